@@ -1,0 +1,363 @@
+"""The executor of kind `command`: a keeper for each attempt, forked by one small host process.
+
+The worker makes the attempt's lock and a socket, hands both to the host, sends the job and waits for the
+keeper's greeting. A keeper greets before it reads, so one that has not greeted has started nothing, and a
+host that died can be replaced and asked again without ever starting a command twice. The lock is held without
+a gap from before the request until the last process of the tree is gone. Windows is refused: it has neither
+sessions nor descriptors that a tree inherits. macOS contains by lock and marker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+
+from fencepost.adapters.executors import keeper_host, proof, wire
+from fencepost.ports.executor import (
+    JOB_BYTES_MAX,
+    STOP_GRACE_US_MAX,
+    Ended,
+    EndReason,
+    HolderProof,
+    Job,
+    LogFacts,
+    Spending,
+    Status,
+    StopReason,
+)
+
+HOST_TRIES_MAX = 3
+GREETING_TIME_S_MAX = 10.0
+LOCK_TIME_S_MAX = 0.2
+"""Provers hold a lock shared for microseconds; this outlasts them."""
+
+_HOST_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_NO_OUTPUT = LogFacts(bytes_total=0, head_bytes=0, tail_bytes=0, gap_bytes=0)
+
+
+class CommandExecutor:
+    """Runs commands under keepers. See `ports.executor.Executor`."""
+
+    def __init__(self) -> None:
+        """Start the keeper host, so that it is ready when the first attempt is."""
+        self._mutex = threading.Lock()
+        self._closed = False
+        self._boot_id = proof.boot_id()
+        self._host: _Host | None = _Host()
+
+    @property
+    def kind(self) -> str:
+        """See the port."""
+        return "command"
+
+    @property
+    def spending(self) -> Spending:
+        """See the port. Calls that bypass the kernel are outside the promise."""
+        return "through_kernel"
+
+    def start(self, job: Job, deadline_tick_us: int) -> CommandRun:
+        """See the port."""
+        if self._closed:
+            raise RuntimeError("this executor is closed")
+        frame = _encode(job, deadline_tick_us, self._boot_id)
+        try:
+            lock = _take_lock(job.lock_path)
+        except OSError as error:
+            return CommandRun.failed(job, f"cannot lock {job.lock_path}: {error.strerror or error}")
+        try:
+            run = self._greeted(job, frame, lock)
+        finally:
+            os.close(lock)
+        return run or CommandRun.failed(job, "no keeper could be started")
+
+    def holder_proof(self, lock_path: str, attempt: str, boot_id: str, *, same_host: bool) -> HolderProof:
+        """See the port."""
+        return proof.holder_proof(lock_path, attempt, boot_id, same_host=same_host)
+
+    def end_holder(self, lock_path: str, attempt: str, boot_id: str, *, same_host: bool) -> HolderProof:
+        """See the port."""
+        return proof.end_holder(lock_path, attempt, boot_id, same_host=same_host)
+
+    def read_status(self, status_path: str) -> Status | None:
+        """See the port."""
+        return proof.read_status(status_path)
+
+    def close(self) -> None:
+        """See the port."""
+        with self._mutex:
+            self._closed = True
+            host, self._host = self._host, None
+        if host is not None:
+            host.close()
+
+    def _greeted(self, job: Job, frame: bytes, lock: int) -> CommandRun | None:
+        """Ask until a keeper has the job. Only what certainly started nothing is asked for again."""
+        for _ in range(HOST_TRIES_MAX):
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    self._ask_host(theirs.fileno(), lock)
+                except OSError:
+                    ours.close()
+                    self._drop_host()
+                    continue
+            run = CommandRun.greeted(job, frame, ours)
+            if run is not None:
+                return run
+            ours.close()
+            self._drop_host()
+        return None
+
+    def _ask_host(self, control: int, lock: int) -> None:
+        with self._mutex:
+            if self._host is not None and not self._host.alive():
+                self._host.close()
+                self._host = None
+            if self._host is None:
+                self._host = _Host()
+            self._host.ask(control, lock)
+
+    def _drop_host(self) -> None:
+        """A host that does not answer is replaced; keepers that it made live on."""
+        with self._mutex:
+            host, self._host = self._host, None
+        if host is not None:
+            host.close()
+
+
+class CommandRun:
+    """One attempt as its worker sees it. See `ports.executor.Running`."""
+
+    def __init__(self, job: Job, control: socket.socket | None) -> None:
+        self._job = job
+        self._control = control
+        self._decoder = wire.Decoder()
+        self._sending = threading.Lock()
+        self._ended: Ended | None = None
+        self._pid: int | None = None
+
+    @classmethod
+    def failed(cls, job: Job, message: str) -> CommandRun:
+        """A run that never began."""
+        run = cls(job, None)
+        run._ended = _ended("spawn_failed", tree_empty=True, message=message)
+        return run
+
+    @classmethod
+    def greeted(cls, job: Job, frame: bytes, control: socket.socket) -> CommandRun | None:
+        """A run whose keeper has the job; None if it is certain that no keeper ever will.
+
+        A socket that closes before the greeting, or before the whole job went out, is certain. Silence is
+        not: a keeper that is merely slow may begin at any moment, so its run is kept and `wait` tells.
+        """
+        run = cls(job, control)
+        control.settimeout(GREETING_TIME_S_MAX)
+        try:
+            control.sendall(frame)
+        except TimeoutError:
+            return None
+        except OSError:
+            pass  # it ended, perhaps after its greeting; what it said is still there to read
+        try:
+            while run._pid is None:
+                data = control.recv(4096)
+                if not data:
+                    return None
+                run._take(data)
+        except TimeoutError:
+            pass
+        except OSError:
+            return None
+        control.settimeout(None)
+        return run
+
+    @property
+    def pid(self) -> int | None:
+        """See the port."""
+        return self._pid
+
+    def confirm(self, deadline_tick_us: int) -> None:
+        """See the port."""
+        self._send({"confirm": deadline_tick_us})
+
+    def stop(self, reason: StopReason, grace_us: int) -> None:
+        """See the port."""
+        if not 0 <= grace_us <= STOP_GRACE_US_MAX:
+            raise ValueError(f"a grace of {grace_us} us is not within 0 and {STOP_GRACE_US_MAX}")
+        self._send({"stop": reason, "grace_us": grace_us})
+
+    def wait(self, timeout_s: float | None) -> Ended | None:
+        """See the port."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while self._ended is None and self._control is not None:
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            poll = select.poll()
+            poll.register(self._control, select.POLLIN)
+            if not poll.poll(None if left_s is None else left_s * 1000):
+                return None
+            self._receive(self._control)
+        if self._control is not None:
+            with self._sending:
+                self._control.close()
+                self._control = None
+        return self._ended
+
+    def fileno(self) -> int:
+        """See the port."""
+        return -1 if self._control is None else self._control.fileno()
+
+    def _send(self, message: wire.Message) -> None:
+        """Never blocks: what a keeper does not take is dropped, and its deadline then ends the tree."""
+        with self._sending:
+            if self._control is not None:
+                with contextlib.suppress(OSError):
+                    self._control.send(wire.encode(message), socket.MSG_DONTWAIT)
+
+    def _receive(self, control: socket.socket) -> None:
+        try:
+            data = control.recv(64 * 1024)
+        except ConnectionResetError:
+            data = b""
+        self._take(data)
+        if not data and self._ended is None:
+            self._ended = _after_lost_keeper(self._job)
+
+    def _take(self, data: bytes) -> None:
+        for message in self._decoder.feed(data):
+            if "pid" in message:
+                self._pid = int(message["pid"])
+            if "ended" in message:
+                self._ended = msgspec.convert(message["ended"], Ended)
+
+
+class _Host:
+    """The host process, from outside."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    *("-I", "-S", "-X", "utf8", "-c", keeper_host.BOOTSTRAP),
+                    os.path.dirname(os.path.abspath(keeper_host.__file__)),
+                    str(theirs.fileno()),
+                ],
+                env={name: os.environ[name] for name in _HOST_ENVIRONMENT if name in os.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._requests = ours
+        self._requests.settimeout(GREETING_TIME_S_MAX)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, control: int, lock: int) -> None:
+        """Request a keeper. Raises OSError when the host cannot be asked."""
+        socket.send_fds(self._requests, [keeper_host.REQUEST], [control, lock])
+
+    def close(self) -> None:
+        self._requests.close()
+        try:
+            self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _encode(job: Job, deadline_tick_us: int, boot_id: str) -> bytes:
+    """The frame of a job. Raises ValueError for one that breaks the port's contract."""
+    paths = (job.cwd, job.stdout_path, job.stderr_path, job.lock_path, job.status_path)
+    relative = [path for path in paths if not os.path.isabs(path)]
+    if relative:
+        raise ValueError(f"paths of a job are absolute: {relative}")
+    if not job.argv or not job.argv[0]:
+        raise ValueError("a job needs a command")
+    if job.time_limit_us < 1 or job.log_head_bytes < 0 or job.log_tail_bytes < 0:
+        raise ValueError("a job's time limit is at least 1 us and its log bounds are at least 0")
+    # The keeper speaks UTF-8 whatever the locale is here; the bytes for the operating system stay the same.
+    message = {
+        "attempt": job.attempt,
+        "order": job.order,
+        "fence": job.fence,
+        "argv": [_portable(word) for word in job.argv],
+        "environment": {_portable(name): _portable(value) for name, value in job.environment.items()},
+        "cwd": _portable(job.cwd),
+        "stdout_path": _portable(job.stdout_path),
+        "stderr_path": _portable(job.stderr_path),
+        "status_path": _portable(job.status_path),
+        "time_limit_us": job.time_limit_us,
+        "log_head_bytes": job.log_head_bytes,
+        "log_tail_bytes": job.log_tail_bytes,
+        "deadline_tick_us": deadline_tick_us,
+        "boot_id": boot_id,
+    }
+    frame = wire.encode(message)
+    if len(frame) > JOB_BYTES_MAX:
+        raise ValueError(f"a job of {len(frame)} bytes passes the bound of {JOB_BYTES_MAX}")
+    return frame
+
+
+def _portable(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
+
+
+def _take_lock(path: str) -> int:
+    """The attempt's lock, exclusive. Raises OSError (BlockingIOError where a holder lives)."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + LOCK_TIME_S_MAX
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(0.002)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def _after_lost_keeper(job: Job) -> Ended:
+    """The keeper is gone without a word: take what it left on disk, or look for its tree and stop that."""
+    status = proof.read_status(job.status_path)
+    if status is not None and (status.attempt, status.fence) == (job.attempt, job.fence):
+        return status.ended
+    seen = proof.end_holder(job.lock_path, job.attempt, proof.boot_id(), same_host=True)
+    message = "the keeper was lost; " + "; ".join(seen.evidence)
+    return _ended("keeper_lost", tree_empty=seen.gone, message=message)
+
+
+def _ended(reason: EndReason, *, tree_empty: bool, message: str) -> Ended:
+    return Ended(
+        reason=reason,
+        exit_code=None,
+        signal=None,
+        duration_us=0,
+        user_us=0,
+        system_us=0,
+        max_rss_bytes=0,
+        tree_empty=tree_empty,
+        stdout=_NO_OUTPUT,
+        stderr=_NO_OUTPUT,
+        message=message,
+    )

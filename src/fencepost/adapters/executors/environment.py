@@ -1,0 +1,57 @@
+"""The environment that an attempt's command sees: named variables, the attempt's own folders, and who it
+is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+NAMES_FIRST = ("PATH", "LANG", "LC_*", "TZ")
+"""What a work order passes on when it names nothing."""
+
+_OURS = "FENCEPOST_"
+
+
+def attempt_environment(
+    names: Sequence[str],
+    base: Mapping[str, str],
+    *,
+    bin_folder: str,
+    home: str,
+    temporary: str,
+    order: str,
+    attempt: str,
+    fence: int,
+    workspace: str,
+    repository: str,
+    params_path: str,
+) -> dict[str, str]:
+    """The whole environment for a `Job`.
+
+    `names` are variables of `base` to pass on; one that ends in `*` is a prefix. HOME and TMPDIR are `home`
+    and `temporary` unless named. `bin_folder` is first on PATH; without PATH among the names (or in `base`)
+    the system's own first value follows it. Names that begin with FENCEPOST_ are the attempt's and are never
+    passed on.
+    """
+    environment = {
+        name: value
+        for name, value in base.items()
+        if not name.startswith(_OURS) and any(_matches(name, wanted) for wanted in names)
+    }
+    environment.setdefault("HOME", home)
+    environment.setdefault("TMPDIR", temporary)
+    environment["PATH"] = os.pathsep.join([bin_folder, environment.get("PATH") or os.defpath])
+    environment["FENCEPOST_WORK_ORDER"] = order
+    environment["FENCEPOST_ATTEMPT"] = attempt
+    environment["FENCEPOST_FENCE"] = str(fence)
+    environment["FENCEPOST_WORKSPACE"] = workspace
+    environment["FENCEPOST_REPO"] = repository
+    environment["FENCEPOST_PARAMS"] = params_path
+    return environment
+
+
+def _matches(name: str, wanted: str) -> bool:
+    if wanted.endswith("*"):
+        return name.startswith(wanted[:-1])
+    return name == wanted

@@ -1,0 +1,293 @@
+"""The folder of an attempt: laid out from pinned inputs, read back for declared outputs, removed afterwards.
+
+    work/<attempt>/workspace/    exactly the pinned inputs, and the attempt's working directory
+    work/<attempt>/home/ tmp/    HOME and TMPDIR
+    work/<attempt>/params.json   where the order has params
+    work/<attempt>/logs/         what the executor keeps of stdout and stderr
+    work/<attempt>/verify/       a fresh tree for the verifier
+    work/.trash/                 what is being removed
+
+Nothing here is durable: a workspace is made again rather than recovered. What an attempt leaves is foreign:
+it is read without following links, within bounds, and what cannot be kept is a typed problem and never an
+exception. An attempt is collected only after its processes have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from fencepost.adapters.artifacts import disk
+from fencepost.adapters.artifacts.manifest import PERMISSIONS
+from fencepost.adapters.artifacts.outputs import Collected, CollectLimits, Collector, Output, OutputProblem
+from fencepost.adapters.artifacts.pack import Packs
+from fencepost.ports.artifacts import ArtifactStore, Classification
+from fencepost.ports.errors import PathRefused, StorageError
+
+ATTEMPTS_LISTED_MAX: Final = 100_000
+
+_ATTEMPT: Final = re.compile(r"[a-z]{1,16}_[0-9a-f]{32}")
+_FOLDERS: Final = ("workspace", "home", "tmp", "logs")
+_TRASH: Final = ".trash"
+
+
+class HandedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An input from another order's outputs."""
+
+    path: str
+    digest: str
+    mode: Literal["0644", "0755"]
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a tree is laid out from: manifests of pinned files, then files handed over by other orders."""
+
+    manifests: tuple[str, ...] = ()
+    handed: tuple[HandedFile, ...] = ()
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of one attempt. `params_path` is None where the order has no params."""
+
+    attempt: str
+    path: Path
+    home: Path
+    tmp: Path
+    logs: Path
+    params_path: Path | None
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep did. `failed` holds the attempts whose files the system would not remove, and why."""
+
+    removed: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+
+
+class Workspaces:
+    """The folder `work/` of a home."""
+
+    def __init__(self, home: Path, *, store: ArtifactStore, packs: Packs, limits: CollectLimits | None = None) -> None:
+        self.folder = Path(os.path.abspath(home)) / "work"
+        self._store = store
+        self._packs = packs
+        self._limits = limits or CollectLimits()
+
+    def prepare(self, *, attempt: str, inputs: Inputs, params: bytes | None = None) -> Workspace:
+        """Lay out the folder of an attempt, anew if a killed worker had begun it.
+
+        A handed file may stand where a pinned one does only with the same bytes and mode; else `PathRefused`.
+        Also raises what `Packs.materialize` and `ArtifactStore.copy_to` raise; then there is no folder.
+        """
+        base = self._base(attempt)
+        self.discard(attempt)
+        try:
+            with disk.storage_errors(f"preparing the workspace of {attempt}"):
+                base.mkdir(mode=0o700, parents=True)
+                for name in _FOLDERS:
+                    (base / name).mkdir(mode=0o700)
+                if params is not None:
+                    (base / "params.json").write_bytes(params)
+                self._lay_out(base / "workspace", inputs)
+        except BaseException:
+            self.discard(attempt)
+            raise
+        return self.find(attempt)
+
+    def find(self, attempt: str) -> Workspace:
+        """The folders of an attempt, whether they exist or not."""
+        base = self._base(attempt)
+        params = base / "params.json"
+        return Workspace(
+            attempt=attempt,
+            path=base / "workspace",
+            home=base / "home",
+            tmp=base / "tmp",
+            logs=base / "logs",
+            params_path=params if params.exists() else None,
+        )
+
+    def collect(
+        self, workspace: Workspace, declared: Callable[[str], bool], *, classification: Classification
+    ) -> Collected:
+        """Store the files of a workspace whose path is `declared`, behind one barrier.
+
+        Unchanged inputs count like any file. A link to a regular file inside is taken as that file; one that
+        leaves the tree is a problem; other links are no files. Raises `StorageError` only.
+        """
+        with disk.storage_errors(f"collecting the outputs of {workspace.attempt}"):
+            root = os.open(os.fsencode(workspace.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                collector = Collector(root, os.path.realpath(os.fsencode(workspace.path)), self._limits)
+                wanted = collector.find(declared)
+                if collector.within_bounds(wanted):
+                    with self._store.batch() as batch:
+                        collector.keep(wanted, batch, classification)
+            finally:
+                os.close(root)
+        return Collected(outputs=tuple(collector.outputs), problems=tuple(collector.problems))
+
+    def prepare_verifier(
+        self, workspace: Workspace, *, inputs: Inputs, outputs: Sequence[Output]
+    ) -> Path | tuple[OutputProblem, ...]:
+        """A fresh folder with the inputs and then the outputs; or why not: an output that differs from an
+        input at the same path, or clashes with a folder of the inputs, is `covers_pinned`."""
+        base = self._base(workspace.attempt)
+        tree = base / "verify"
+        self._remove(tree)
+        problems: list[OutputProblem] = []
+        with disk.storage_errors(f"preparing the verifier of {workspace.attempt}"):
+            tree.mkdir(mode=0o700)
+            pinned = self._lay_out(tree, inputs)
+            for output in outputs:
+                known = pinned.get(output.path)
+                if known == (output.digest, output.mode):
+                    continue
+                clash = known is not None
+                if not clash:
+                    try:
+                        self._place(tree, output.path, output.digest, output.mode)
+                    except PathRefused:
+                        clash = True
+                if clash:
+                    message = "the output would take the place of a pinned input, which a verifier relies on"
+                    shown = disk.printable(output.path)
+                    problems.append(OutputProblem(code="covers_pinned", path=shown, message=message))
+        if problems:
+            self._remove(tree)
+            return tuple(problems[: self._limits.problems_max])
+        return tree
+
+    def discard(self, attempt: str) -> None:
+        """Remove all that an attempt left, whatever modes it gave to its files. Nothing there is fine."""
+        self._remove(self._base(attempt))
+
+    def list_attempts(self) -> tuple[str, ...]:
+        """The attempts that have a folder, in order of their ids."""
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return ()
+        return tuple(sorted(name for name in names if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
+
+    def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
+        """Remove the folders of `among` without those of `keep`, and what a killed removal left.
+
+        `among` must come from `list_attempts()` before `keep` is read from the journal: an attempt activated
+        in between is then in neither, and its fresh workspace stays.
+        """
+        removed: list[str] = []
+        failed: list[tuple[str, str]] = []
+        for attempt in among:
+            if attempt in keep:
+                continue
+            try:
+                self.discard(attempt)
+                removed.append(attempt)
+            except StorageError as error:
+                failed.append((attempt, error.message))
+        trash = self.folder / _TRASH
+        for name in os.listdir(trash) if trash.is_dir() else ():
+            try:
+                _remove_tree(trash / name, trash)
+            except OSError as error:
+                failed.append((name, str(error)))
+        return Swept(removed=tuple(removed), failed=tuple(failed))
+
+    def _base(self, attempt: str) -> Path:
+        if not _ATTEMPT.fullmatch(attempt):
+            raise ValueError(f"not an attempt id: {attempt[:80]!r}")
+        return self.folder / attempt
+
+    def _lay_out(self, tree: Path, inputs: Inputs) -> dict[str, tuple[str, str]]:
+        """Lay out inputs in an empty folder; returns path -> (digest, mode)."""
+        placed: dict[str, tuple[str, str]] = {}
+        for digest in inputs.manifests:
+            manifest = self._packs.materialize(digest, tree)
+            placed.update({entry.path: (entry.digest, entry.mode) for entry in manifest.entries})
+        for handed in inputs.handed:
+            known = placed.get(handed.path)
+            if known == (handed.digest, handed.mode):
+                continue
+            if known is not None:
+                raise PathRefused(
+                    f"{disk.printable(handed.path)} comes from another order and is pinned otherwise",
+                    next_step="leave it out of the patterns, or give the output another path",
+                )
+            self._place(tree, handed.path, handed.digest, handed.mode)
+            placed[handed.path] = (handed.digest, handed.mode)
+        return placed
+
+    def _place(self, tree: Path, path: str, digest: str, mode: str) -> None:
+        """Put an artifact at a path of a tree; `PathRefused` if something is in the way or the path leaves
+        it."""
+        problem = disk.path_problem(path)
+        if problem is not None:
+            raise PathRefused(f"the path {disk.printable(path)} {problem}")
+        root = os.path.realpath(os.fsencode(tree))
+        target = disk.native(tree, path)
+        try:
+            os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise PathRefused(f"{disk.printable(path)} needs a folder where a file is") from None
+        if disk.real_path_leaves(root, os.path.dirname(target)) or os.path.lexists(target):
+            raise PathRefused(f"{disk.printable(path)} is taken or leaves its folder")
+        self._store.copy_to(digest, Path(os.fsdecode(target)), PERMISSIONS[mode])
+
+    def _remove(self, path: Path) -> None:
+        trash = self.folder / _TRASH
+        with disk.storage_errors(f"removing {disk.printable(os.fsencode(path))}"):
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                return
+            trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if stat.S_ISDIR(status.st_mode):
+                os.chmod(path, 0o700)
+            # One rename takes the folder away; the rest may be finished by a later sweep.
+            doomed = trash / f"{path.name}.{secrets.token_hex(4)}"
+            os.rename(path, doomed)
+            _remove_tree(doomed, trash)
+
+
+def _remove_tree(doomed: Path, trash: Path) -> None:
+    """Remove a file or a tree that is in `trash`.
+
+    Inner folders are moved up into `trash` before they are emptied, so that no depth and no length of a path
+    is too great, and a killed removal is found again. Two removals of one tree help each other.
+    """
+    if not doomed.is_dir() or doomed.is_symlink():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(doomed)
+        return
+    waiting = [os.fsencode(doomed)]
+    while waiting:
+        folder = waiting.pop()
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(folder, 0o700)
+            waiting += _empty(folder, os.fsencode(trash))
+            os.rmdir(folder)
+
+
+def _empty(folder: bytes, trash: bytes) -> list[bytes]:
+    """Unlink what is in `folder` and move its folders into `trash`; returns their new names."""
+    moved: list[bytes] = []
+    with os.scandir(folder) as entries:
+        for entry in list(entries):
+            with contextlib.suppress(FileNotFoundError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+                    continue
+                os.chmod(entry.path, 0o700)
+                name = os.path.join(trash, b"inner." + secrets.token_hex(8).encode("ascii"))
+                os.rename(entry.path, name)
+                moved.append(name)
+    return moved

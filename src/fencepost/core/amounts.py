@@ -1,0 +1,88 @@
+"""Arithmetic of budgets: nonnegative integers per dimension, added and compared as a whole (W18).
+
+`available = ceiling - held - charged` is the only signed figure: a charge is booked as it is, even past its hold, so
+that a dimension may stand below zero, after which it grants no hold. A dimension that a level does not name is
+counted but not limited there; if a level names any currency, a hold in another is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fencepost.core.state import Account
+
+MONEY = "money_micros:"
+DIMENSIONS = ("attempts", "time_us", "tokens_input", "tokens_output", "calls")
+"""The fixed dimensions; money adds one per ISO 4217 currency, named `money_micros:<code>`."""
+
+
+def plus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    result = dict(left)
+    for dimension, amount in right.items():
+        result[dimension] = result.get(dimension, 0) + amount
+    return result
+
+
+def minus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """Return left - right without zero entries. Raises ValueError if a dimension would be negative."""
+    result = dict(left)
+    for dimension, amount in right.items():
+        rest = result.get(dimension, 0) - amount
+        if rest < 0:
+            raise ValueError(f"{dimension}: {result.get(dimension, 0)} - {amount} is below zero")
+        if rest:
+            result[dimension] = rest
+        else:
+            result.pop(dimension, None)
+    return result
+
+
+def available(account: Account, dimension: str) -> int | None:
+    """What a hold may still take, possibly negative; None where the account does not limit the dimension."""
+    ceiling = account.ceiling.get(dimension)
+    if ceiling is None:
+        return None
+    return ceiling - account.held.get(dimension, 0) - account.charged.get(dimension, 0)
+
+
+def shortfall(account: Account, need: Mapping[str, int]) -> tuple[str, ...]:
+    """Dimensions in which `need` does not fit now, in byte order."""
+    short = []
+    for dimension, amount in need.items():
+        left = available(account, dimension)
+        if left is not None and amount > left:
+            short.append(dimension)
+    return tuple(sorted(short))
+
+
+def exhausted(account: Account, need: Mapping[str, int]) -> tuple[str, ...]:
+    """Dimensions in which `need` would not fit even if every other hold were freed, in byte order."""
+    short = []
+    for dimension, amount in need.items():
+        ceiling = account.ceiling.get(dimension)
+        if ceiling is not None and amount > ceiling - account.charged.get(dimension, 0):
+            short.append(dimension)
+    return tuple(sorted(short))
+
+
+def foreign_currency(account: Account, need: Mapping[str, int]) -> str | None:
+    """The first currency of `need` that the account does not name although it names another one."""
+    named = {dimension for dimension in account.ceiling if dimension.startswith(MONEY)}
+    if not named:
+        return None
+    for dimension in sorted(need):
+        if dimension.startswith(MONEY) and dimension not in named and need[dimension]:
+            return dimension.removeprefix(MONEY)
+    return None
+
+
+def share(ceiling: int, attempts: int) -> int:
+    """An attempt's share of a ceiling, rounded up."""
+    return -(-ceiling // max(attempts, 1))
+
+
+def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for part in parts:
+        result = plus(result, part)
+    return result

@@ -1,0 +1,73 @@
+"""Deciding: a command, the state under the lock and what was handed in, turned into records or a refusal.
+
+`decide` is pure and total: it never raises for anything that a caller can ask, and the same inputs give the same
+records. Each stage has a module of its own. Checks stand in one order of precedence: the scope, who asks, the grant,
+the policy decision, and then what the stage says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.core import commands as c
+from fencepost.core.decide import admit, authority, claim, clock, dispatch, finish, recover, retry, revise
+from fencepost.core.decide.batch import Batch, Decided, Given, View
+from fencepost.core.reasons import Refusal
+
+_Step = Callable[[Batch, Any], Decided | Refusal]
+
+_STEPS: dict[type[c.Command], _Step] = {
+    c.ObserveClock: clock.observe,
+    c.CancelPlan: revise.cancel_plan,
+    c.CancelOrder: revise.cancel_order,
+    c.RetryOrder: retry.retry,
+    c.SetBudget: revise.set_budget,
+    c.EnrolWorker: dispatch.enrol_worker,
+    c.Reserve: claim.reserve,
+    c.ReserveNext: claim.reserve_next,
+    c.ReleaseReservation: claim.release,
+    c.RenewLeases: dispatch.renew,
+    c.AppendEvent: dispatch.append_event,
+    c.ReportResult: finish.report,
+    c.ReportStopped: finish.report_stopped,
+    c.RecordVerification: finish.record_verification,
+    c.ApplyResult: finish.apply,
+    c.ExpireAttempt: recover.expire,
+    c.ProveHolderGone: recover.prove_holder_gone,
+    c.SettleHold: recover.settle_hold,
+    c.EndBackoff: recover.end_backoff,
+    c.Reexamine: recover.reexamine,
+    c.TellDependents: revise.tell_dependents,
+    c.AdvanceCancel: revise.advance_cancel,
+    c.EnforceDeadline: revise.enforce_deadline,
+}
+
+_WITH_REQUEST: dict[type[c.Command], Callable[[Batch, c.Request, Any], Decided | Refusal]] = {
+    c.SubmitPlan: admit.submit_plan,
+    c.SubmitOrder: admit.submit_order,
+    c.Activate: dispatch.activate,
+}
+
+
+def decide(view: View, request: c.Request, given: Given, next_seq: int) -> Decided:
+    """Decide one command. The first of its records, if it makes any, gets sequence number `next_seq`."""
+    batch = Batch(view, given, next_seq)
+    command = request.command
+    if isinstance(command, c.OpenScope):
+        return _closed(batch, authority.open_scope(batch, command), "")
+    decision, refusal = authority.authorize(batch, request)
+    if refusal is not None:
+        return batch.decided({}, refusal, decision)
+    step = _STEPS.get(type(command))
+    outcome = step(batch, command) if step is not None else _WITH_REQUEST[type(command)](batch, request, command)
+    return _closed(batch, outcome, decision)
+
+
+def _closed(batch: Batch, outcome: Decided | Refusal, decision: str) -> Decided:
+    if isinstance(outcome, Refusal):
+        return batch.decided({}, outcome, decision)
+    return outcome._replace(decision=decision)
+
+
+__all__ = ["Batch", "Decided", "Given", "View", "decide"]

@@ -1,0 +1,150 @@
+"""What a decider works with: the state under the lock, what it was handed, and the batch that it builds.
+
+`Batch.emit` folds each record as it is made, so that what follows is decided on the state that the record leads to:
+what `decide` allows, `evolve` has accepted already. A refusal before the first record leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from fencepost.core.evolve import Edge, Fact, evolve
+from fencepost.core.ids import IdSource
+from fencepost.core.index import Row
+from fencepost.core.limits import Limits
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.authority import AuthorityDecision
+from fencepost.core.records.envelope import Body
+from fencepost.core.state import CLOCK, ClockState, Value
+
+
+class View(Protocol):
+    """The stream's state as earlier commands of the group left it. All answers are consistent."""
+
+    def get(self, subject: str) -> Any | None:
+        """The subject's value, None if it does not exist."""
+        ...
+
+    def due(
+        self, stage: str, now_us: int, limit: int, group: str | None, after: tuple[int, int, str] | None
+    ) -> Sequence[Row]:
+        """Rows of a stage that are due, in order (see `ports.journal.Reads.find_due`)."""
+        ...
+
+    def body(self, seq: int) -> Body:
+        """Body of the record at `seq`, which the state names and which therefore exists."""
+        ...
+
+    def edges(self, member: str, after_position: int, limit: int) -> Sequence[Edge]:
+        """Dependents of `member`, ascending by position."""
+        ...
+
+
+class Given(NamedTuple):
+    """Everything that a decision needs and cannot know by itself. The same `given` gives the same decision."""
+
+    ids: IdSource
+    limits: Limits
+    questions: Mapping[str, str]  # "action/resource kind" -> digest under which it is decided
+    rulings: Mapping[str, AuthorityDecision]  # the same key -> decision, for those that may not be recorded yet
+    prover: str  # principal that proves deadlines
+
+
+class Decided(NamedTuple):
+    """The outcome of a command: records, and what its caller is told. A durable refusal has both."""
+
+    facts: Sequence[Fact]
+    values: Mapping[str, Value]
+    edges: Sequence[Edge]
+    result: Mapping[str, Any]
+    decision: str
+    refusal: Refusal | None = None
+
+
+V = TypeVar("V", bound=Value)
+T = TypeVar("T", bound=Body)
+
+
+class Batch:
+    """One command's records in the making, folded as they come."""
+
+    def __init__(self, view: View, given: Given, next_seq: int) -> None:
+        self._view = view
+        self.given = given
+        self.next_seq = next_seq
+        self.facts: list[Fact] = []
+        self.values: dict[str, Value] = {}
+        self.edges: list[Edge] = []
+
+    def side(self) -> Batch:
+        """A batch that starts where this one stands; what it emits stays on the side."""
+        other = Batch(self._view, self.given, self.next_seq + len(self.facts))
+        other.values = dict(self.values)
+        return other
+
+    def get(self, subject: str) -> Any | None:
+        value = self.values.get(subject)
+        return value if value is not None else self._view.get(subject)
+
+    def put(self, subject: str, value: Value) -> None:
+        self.values[subject] = value
+
+    def add_edge(self, edge: Edge) -> None:
+        self.edges.append(edge)
+
+    def find(self, subject: str, kind: type[V]) -> V | None:
+        """The subject if it exists and is of this kind; a caller's wrong id is not an error here."""
+        value = self.get(subject)
+        return value if isinstance(value, kind) else None
+
+    def due(
+        self,
+        stage: str,
+        now_us: int,
+        limit: int,
+        group: str | None = None,
+        after: tuple[int, int, str] | None = None,
+    ) -> Sequence[Row]:
+        return self._view.due(stage, now_us, limit, group, after)
+
+    def body(self, seq: int, kind: type[T]) -> T:
+        """The record's body. A state that names a record of another kind is corrupt history."""
+        body = self._view.body(seq)
+        if not isinstance(body, kind):
+            raise CorruptHistory(f"record {seq} is no {kind.__name__}")
+        return body
+
+    def dependents(self, member: str, after_position: int, limit: int) -> Sequence[Edge]:
+        return self._view.edges(member, after_position, limit)
+
+    def emit(self, subject: str, body: Body) -> Fact:
+        """Add one record about `subject` and fold it."""
+        known = self.get(subject)
+        version = 1 if known is None else known.version + 1
+        fact = Fact(self.next_seq + len(self.facts), subject, version, body)
+        evolve(self, fact)
+        self.facts.append(fact)
+        return fact
+
+    @property
+    def clock(self) -> ClockState:
+        value = self.get(CLOCK)
+        if not isinstance(value, ClockState):
+            raise LookupError("the scope has no clock yet")
+        return value
+
+    @property
+    def now_us(self) -> int:
+        return self.clock.logical_us
+
+    def decided(self, result: Mapping[str, Any], refusal: Refusal | None = None, decision: str = "") -> Decided:
+        return Decided(self.facts, self.values, self.edges, result, decision, refusal)
+
+
+def wire(value: Any) -> Any:
+    """A struct as plain data for a receipt."""
+    return msgspec.to_builtins(value)

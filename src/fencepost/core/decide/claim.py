@@ -1,0 +1,166 @@
+"""The claim stage: one reservation allocates attempt, fence, generation and budget, and grants nothing (W2, W18, C3).
+
+The checks run in one order: worker, order, version, clock, plan, state, dependencies, budget. A budget that cannot
+carry the order is written down in the same batch, so that a blocked order is found again when budget comes free and
+never stands in the way of others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.core.amounts import foreign_currency, shortfall
+from fencepost.core.commands import ReleaseReservation, Reserve, ReserveNext
+from fencepost.core.decide import ending
+from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.decide.clock import blocked
+from fencepost.core.index import CLAIM
+from fencepost.core.readiness import verdict_of_all
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.attempt import AttemptReservation
+from fencepost.core.state import AttemptState, OrderState, WorkerState
+
+EPOCH_BITS = 32  # fences of one epoch; a later epoch's are all greater
+
+
+def reserve(batch: Batch, command: Reserve) -> Decided | Refusal:
+    worker = batch.find(command.worker, WorkerState)
+    if worker is None:
+        return Refusal(code="not_found", field="/worker", detail={"subject": command.worker})
+    order = batch.find(command.order, OrderState)
+    if order is None:
+        return Refusal(code="not_found", field="/order", detail={"subject": command.order})
+    if order.version != command.expected:
+        detail = {"subject": order.order, "found": str(order.version), "expected": str(command.expected)}
+        return Refusal(code="version_moved", field="/expected", detail=detail)
+    outcome = _reserve_one(batch, order, worker)
+    if isinstance(outcome, Refusal):
+        return batch.decided({}, outcome) if batch.facts else outcome
+    return batch.decided({"reservations": [outcome]})
+
+
+def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
+    worker = batch.find(command.worker, WorkerState)
+    if worker is None:
+        return Refusal(code="not_found", field="/worker", detail={"subject": command.worker})
+    refusal = blocked(batch.clock)
+    if refusal is not None:
+        return refusal
+    count = min(command.count, batch.given.limits.reserve_next_max)
+    made: list[dict[str, Any]] = []
+    # A page a little longer than asked for: orders that turn out to be blocked leave the queue here.
+    for row in batch.due(CLAIM, batch.now_us, 2 * count + 8, command.plan):
+        order = ending.order_of(batch, row.subject)
+        outcome = _reserve_one(batch, order, worker)
+        if not isinstance(outcome, Refusal):
+            made.append(outcome)
+        if len(made) == count:
+            break
+    if not made:
+        nothing = Refusal(code="nothing_ready")
+        return batch.decided({}, nothing) if batch.facts else nothing
+    return batch.decided({"reservations": made})
+
+
+def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[str, Any] | Refusal:
+    refusal = blocked(batch.clock) or ending.plan_refusal(batch, order)
+    if refusal is not None:
+        return refusal
+    if order.state != "ready":
+        detail = {"subject": order.order, "state": order.state, "needed": "ready"}
+        return Refusal(code="order_state", field="/order", detail=detail)
+    if verdict_of_all(order.groups) != "holds":
+        raise LookupError(f"{order.order} is ready and its dependencies do not hold")
+    amounts = wanted(batch, order)
+    refusal = _budget_refusal(batch, order, amounts)
+    if refusal is not None:
+        return refusal
+    return _write(batch, order, worker, amounts)
+
+
+def wanted(batch: Batch, order: OrderState) -> dict[str, int]:
+    """What the next attempt holds: its share, at most what its accounts have not charged yet."""
+    amounts = dict(order.terms.hold)
+    for dimension, least in order.terms.hold_least.items():
+        for subject in order.accounts:
+            account = ending.account_of(batch, subject)
+            ceiling = account.ceiling.get(dimension)
+            if ceiling is not None:
+                left = ceiling - account.charged.get(dimension, 0)
+                amounts[dimension] = min(amounts[dimension], max(left, least))
+    return amounts
+
+
+def _budget_refusal(batch: Batch, order: OrderState, amounts: dict[str, int]) -> Refusal | None:
+    exhausted = ending.exhausted_on_path(batch, order)
+    if exhausted is not None:
+        subject, dimensions = exhausted
+        ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", subject)
+        detail = {"account": subject, "dimension": ", ".join(dimensions)}
+        return Refusal(code="budget_exhausted", detail=detail)
+    for subject in order.accounts:
+        account = ending.account_of(batch, subject)
+        currency = foreign_currency(account, amounts)
+        if currency is not None:
+            ending.move(batch, order.order, "blocked_budget", "budget_held", subject)
+            detail = {"account": subject, "currency": currency}
+            return Refusal(code="currency_not_budgeted", detail=detail)
+        short = shortfall(account, amounts)
+        if short:
+            ending.move(batch, order.order, "blocked_budget", "budget_held", subject)
+            detail = {"account": subject, "dimension": ", ".join(short)}
+            return Refusal(code="budget_held", detail=detail)
+    return None
+
+
+def _write(batch: Batch, order: OrderState, worker: WorkerState, amounts: dict[str, int]) -> dict[str, Any]:
+    limits = batch.given.limits
+    attempt = batch.given.ids.next("attempt")
+    hold = batch.given.ids.next("hold")
+    generation = order.generation + 1
+    deadline_us = batch.now_us + limits.reservation_us
+    batch.emit(
+        attempt,
+        AttemptReservation(
+            order=order.order,
+            plan=order.plan,
+            spec=order.spec,
+            order_version=order.version,
+            ordinal=order.ordinal + 1,
+            generation=generation,
+            fence=generation,
+            worker=worker.worker,
+            host=worker.host,
+            boot_id=worker.boot_id,
+            hold=hold,
+            amounts=amounts,
+            accounts=order.accounts,
+            activation_deadline_us=deadline_us,
+        ),
+    )
+    return {
+        "attempt": attempt,
+        "order": order.order,
+        "plan": order.plan,
+        "task": order.task,
+        "spec": order.spec,
+        "spec_seq": order.spec_seq,
+        "fence": generation,
+        "version": 1,
+        "ordinal": order.ordinal + 1,
+        "activation_deadline_us": deadline_us,
+    }
+
+
+def release(batch: Batch, command: ReleaseReservation) -> Decided | Refusal:
+    """A holder gives an unused reservation back: nothing is charged, the order may run again at once."""
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    if attempt.fence != command.fence or attempt.state != "reserved":
+        detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "reserved"}
+        return Refusal(code="attempt_state", field="/attempt", detail=detail)
+    ending.move_attempt(batch, attempt, "cancelled_no_effect", reason="reservation_released")
+    ending.release(batch, attempt, "reservation_released")
+    ending.move(batch, attempt.order, "ready", "reservation_released", attempt.attempt)
+    return batch.decided({"order": attempt.order})

@@ -1,0 +1,227 @@
+"""What several stages share: moving an order, ending an attempt's hold, and telling dependents.
+
+The end of an order reaches its dependents in pages: one batch tells at most `fanout_per_batch` of them, through the
+whole closure and without recursion; what is left stays findable by the cursor that every ended order carries, and a
+later `TellDependents` goes on from there. A dependent that has not been told stays blocked, so none can be leased
+meanwhile (W15).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fencepost.core.amounts import exhausted, plus
+from fencepost.core.decide.batch import Batch
+from fencepost.core.evolve import Edge
+from fencepost.core.machines import ENDED
+from fencepost.core.readiness import verdict_of_all
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.attempt import AttemptMoved, ResultFacts
+from fencepost.core.records.budget import HoldAdjusted, HoldReleased, HoldSettled, HoldUnsettled
+from fencepost.core.records.plan import DependencyObserved, DependentsTold, WorkOrderMoved
+from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
+
+_TIME = "time_us"
+
+
+def order_of(batch: Batch, name: str) -> OrderState:
+    """An order that other state names, so that it exists."""
+    order = batch.find(name, OrderState)
+    if order is None:
+        raise LookupError(f"{name} is named by the state and missing")
+    return order
+
+
+def attempt_of(batch: Batch, name: str) -> AttemptState:
+    attempt = batch.find(name, AttemptState)
+    if attempt is None:
+        raise LookupError(f"{name} is named by the state and missing")
+    return attempt
+
+
+def account_of(batch: Batch, subject: str) -> Account:
+    """The account of a scope, plan or order that a path names."""
+    value = batch.get(subject)
+    if not isinstance(value, ScopeState | PlanState | OrderState):
+        raise LookupError(f"{subject} is named by the state and has no account")
+    return value.account
+
+
+def hold_of(batch: Batch, attempt: AttemptState) -> HoldState:
+    hold = batch.find(attempt.hold, HoldState)
+    if hold is None:
+        raise LookupError(f"{attempt.hold} is named by the state and missing")
+    return hold
+
+
+def move(batch: Batch, name: str, target: str, reason: str, cause: str = "") -> None:
+    """Move an order; when it becomes ready, its place in the queue counts from now."""
+    order = order_of(batch, name)
+    ready_us = batch.now_us if target == "ready" else 0
+    batch.emit(
+        name,
+        WorkOrderMoved(origin=order.state, target=target, reason=reason, ready_us=ready_us, cause=cause),
+    )
+
+
+def end(batch: Batch, name: str, target: str, reason: str, cause: str = "") -> None:
+    """Move an order to a terminal state and tell its dependents."""
+    move(batch, name, target, reason, cause)
+    tell(batch, name)
+
+
+def move_attempt(batch: Batch, attempt: AttemptState, *path: str, reason: str, evidence: str = "") -> None:
+    """Move an attempt through several states in one batch."""
+    origin = attempt.state
+    for target in path:
+        batch.emit(
+            attempt.attempt,
+            AttemptMoved(order=attempt.order, origin=origin, target=target, reason=reason, evidence=evidence),
+        )
+        origin = target
+
+
+def release(batch: Batch, attempt: AttemptState, reason: str) -> None:
+    """A reservation that was never activated gives its hold back whole."""
+    batch.emit(attempt.hold, HoldReleased(reason=reason))
+
+
+def lose(batch: Batch, name: str, reason: str, cause: str) -> None:
+    """An active order lost its attempt without a report: another one follows if attempts and budget allow."""
+    order = order_of(batch, name)
+    if exhausted_on_path(batch, order):
+        end(batch, name, "budget_exhausted", "budget_exhausted", cause)
+    else:
+        move(batch, name, "ready", reason, cause)
+
+
+def exhausted_on_path(batch: Batch, order: OrderState) -> tuple[str, tuple[str, ...]] | None:
+    """The first account of the path that cannot carry the smallest next hold, with the dimensions."""
+    for subject in order.accounts:
+        short = exhausted(account_of(batch, subject), order.terms.hold_least)
+        if short:
+            return subject, short
+    return None
+
+
+def tell(batch: Batch, first: str) -> None:
+    """Carry ends on to dependents, up to the bound of one batch."""
+    left = batch.given.limits.fanout_per_batch
+    queue = deque([first])
+    while queue and left > 0:
+        name = queue.popleft()
+        order = order_of(batch, name)
+        if order.told_done or order.state not in ENDED:
+            continue
+        page = batch.dependents(name, order.told, left)
+        for edge in page:
+            if _observe(batch, edge, order.state):
+                queue.append(edge.dependent)
+        left -= max(len(page), 1)
+        last = page[-1].position if page else order.dependents - 1
+        batch.emit(name, DependentsTold(position=last, done=last + 1 >= order.dependents))
+
+
+def _observe(batch: Batch, edge: Edge, outcome: str) -> bool:
+    """Tell one dependent; return whether that ended it. One that no longer waits has nothing to learn."""
+    dependent = order_of(batch, edge.dependent)
+    if dependent.state != "blocked_dependency":
+        return False
+    batch.emit(
+        edge.dependent,
+        DependencyObserved(
+            member=edge.member,
+            outcome=outcome,  # type: ignore[arg-type]  # the state is terminal, and those are the outcomes
+            satisfies=outcome in edge.outcomes.split(","),
+            group=edge.group,
+        ),
+    )
+    return settle_readiness(batch, edge.dependent, edge.member)
+
+
+def settle_readiness(batch: Batch, name: str, cause: str) -> bool:
+    """Move a waiting order by the verdict of its groups; return whether that ended it."""
+    order = order_of(batch, name)
+    verdict = verdict_of_all(order.groups)
+    if verdict == "holds":
+        move(batch, name, "ready", "waiting_for_worker", cause)
+    elif verdict == "fails":
+        move(batch, name, "dependency_failed", "dependency_failed", cause)
+        return True
+    elif order.state == "submitted":
+        move(batch, name, "blocked_dependency", "waiting_for_dependencies", cause)
+    return False
+
+
+def used(facts: ResultFacts, held: dict[str, int]) -> tuple[dict[str, int], tuple[str, ...], bool]:
+    """What a result's receipts say was used: (amounts, receipt names, charged conservatively).
+
+    An unknown dimension is never zero: it is charged as it was held.
+    """
+    amounts: dict[str, int] = {}
+    conservative = False
+    for usage in facts.usage:
+        amounts = plus(amounts, usage.amounts)
+        for dimension in usage.unknown:
+            if held.get(dimension):
+                amounts = plus(amounts, {dimension: held[dimension]})
+                conservative = True
+    names = tuple(f"{usage.provider}:{usage.receipt}" for usage in facts.usage)
+    return {key: amount for key, amount in amounts.items() if amount}, names, conservative
+
+
+def settle_from_result(batch: Batch, attempt: AttemptState, facts: ResultFacts, verifier_us: int = 0) -> None:
+    """End the hold of a reported attempt: charge its receipts, free the rest, in one record."""
+    hold = hold_of(batch, attempt)
+    amounts, names, conservative = used(facts, hold.held)
+    if verifier_us:
+        amounts = plus(amounts, {_TIME: verifier_us})
+    batch.emit(attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=names, flagged=conservative))
+
+
+def settle_late_if_ended(batch: Batch, attempt: AttemptState, facts: ResultFacts) -> None:
+    """Book a late result's receipts, unless the attempt's hold still waits for its ordinary settlement."""
+    if hold_of(batch, attempt).state != "held":
+        settle_late(batch, attempt, facts)
+
+
+def settle_late(batch: Batch, attempt: AttemptState, facts: ResultFacts) -> None:
+    """Book the receipts of a late result: they end an unsettled hold, or adjust one that has ended, once."""
+    hold = hold_of(batch, attempt)
+    amounts, names, _conservative = used(facts, hold.held)
+    if set(names) & set(hold.receipts) or not names:
+        return
+    if hold.state == "unsettled":
+        batch.emit(attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=names))
+        return
+    # Time was charged when the attempt ended without a report; only what passes it is new.
+    over = amounts.get(_TIME, 0) - hold.charged.get(_TIME, 0)
+    rest = {key: amount for key, amount in amounts.items() if key != _TIME}
+    if over > 0:
+        rest[_TIME] = over
+    batch.emit(attempt.hold, HoldAdjusted(charged=rest, receipts=names))
+
+
+def unsettle(batch: Batch, attempt: AttemptState) -> None:
+    """A cancelled attempt's end is not proved yet: its time stays held until its holder says, or a deadline.
+
+    All other dimensions are known zero, since spending of a command passes the kernel.
+    """
+    hold = hold_of(batch, attempt)
+    freed = tuple(sorted(key for key in hold.held if key != _TIME))
+    settle_by_us = attempt.lease_us + batch.given.limits.lease_us
+    batch.emit(attempt.hold, HoldUnsettled(dimensions=(_TIME,), freed=freed, settle_by_us=settle_by_us))
+
+
+def plan_refusal(batch: Batch, order: OrderState) -> Refusal | None:
+    """A cancelled plan and one past its deadline get no new reservation, activation or renewal."""
+    if order.plan is None:
+        return None
+    plan = batch.find(order.plan, PlanState)
+    if plan is None:
+        raise LookupError(f"{order.plan} is named by the state and missing")
+    if plan.cancel == "deadline_passed" or (plan.deadline_us is not None and batch.now_us >= plan.deadline_us):
+        return Refusal(code="deadline_passed", detail={"name": plan.name})
+    if plan.cancel:
+        return Refusal(code="plan_cancelled", detail={"name": plan.name})
+    return None

@@ -1,0 +1,324 @@
+"""The finish stage: a result is evidence, the reducer alone decides what becomes of it (W7, W16, W17, C9, C12).
+
+A report under a live fence ends the lease and waits. The reducer compares everything that it rests on in its own
+transaction, judges the evidence by the acceptance contract, and writes one application: applied, a retry with its
+recorded backoff, or failed. What comes late is kept, refused, and still paid for.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from fencepost.core.canonical import encode_trusted
+from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped
+from fencepost.core.decide import ending
+from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.decide.dispatch import fence_refusal, remembers_more
+from fencepost.core.evolve.attempt import projection_digest
+from fencepost.core.ids import sha256_of
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.planfile.patterns import Pattern, compile_pattern
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.attempt import (
+    AttemptResult,
+    Backoff,
+    Checked,
+    LateRecord,
+    ResultApplication,
+    ResultFacts,
+    VerificationReceipt,
+)
+from fencepost.core.records.budget import HoldSettled
+from fencepost.core.records.common import RETRYABLE, FailureClass
+from fencepost.core.state import AUTHORITY, AttemptState, AuthorityState, OrderState, Terms
+
+
+def report(batch: Batch, command: ReportResult) -> Decided | Refusal:
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    order = ending.order_of(batch, attempt.order)
+    if command.spec != order.spec or command.facts.input_set != attempt.input_set:
+        return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
+    refusal = _bounds(batch, command.facts)
+    if refusal is not None:
+        return refusal
+    digest = sha256_of(encode_trusted(command.facts))
+    if attempt.result and attempt.fence == command.fence:
+        if attempt.result == digest:
+            return batch.decided(
+                {"attempt": attempt.attempt, "duplicate": True, "application": attempt.application_seq}
+            )
+        return _differs(batch, order, attempt, command, digest)
+    if fence_refusal(batch, attempt, command.fence) is not None:
+        return _late(batch, attempt, command, digest)
+    batch.emit(
+        attempt.attempt,
+        AttemptResult(
+            order=order.order,
+            spec=command.spec,
+            fence=command.fence,
+            claim=attempt.claim,
+            facts_digest=digest,
+            facts=command.facts,
+        ),
+    )
+    return batch.decided({"attempt": attempt.attempt, "duplicate": False, "application": 0})
+
+
+def _bounds(batch: Batch, facts: ResultFacts) -> Refusal | None:
+    limits = batch.given.limits
+    if len(facts.artifacts) > limits.artifacts_per_result_max:
+        detail = {"subject": "artifacts", "bound": str(limits.artifacts_per_result_max)}
+        return Refusal(code="too_large", field="/facts/artifacts", detail=detail)
+    if len(facts.usage) > limits.receipts_per_result_max:
+        detail = {"subject": "usage", "bound": str(limits.receipts_per_result_max)}
+        return Refusal(code="too_large", field="/facts/usage", detail=detail)
+    names = [(usage.provider, usage.receipt) for usage in facts.usage]
+    if len(set(names)) != len(names):
+        detail = {"subject": "each receipt", "needed": "named once"}
+        return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
+    return None
+
+
+def _differs(
+    batch: Batch, order: OrderState, attempt: AttemptState, command: ReportResult, digest: str
+) -> Decided | Refusal:
+    """A second, different result of one attempt: kept. Before the first is applied a person must say which counts."""
+    refusal = Refusal(code="rejected_conflict", field="/facts", detail={"subject": attempt.attempt})
+    if not remembers_more(batch, attempt, "result", digest):
+        return refusal
+    _keep(batch, attempt, command, digest, "rejected_conflict", "results_differ")
+    if order.state == "result_pending" and order.attempt == attempt.attempt:
+        ending.move(batch, order.order, "conflict", "results_differ", attempt.attempt)
+    ending.settle_late_if_ended(batch, ending.attempt_of(batch, attempt.attempt), command.facts)
+    return batch.decided({"disposition": "rejected_conflict"}, refusal)
+
+
+def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: str) -> Decided | Refusal:
+    refusal = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
+    if attempt.state == "reserved" or not remembers_more(batch, attempt, "result", digest):
+        return refusal
+    _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
+    ending.settle_late_if_ended(batch, ending.attempt_of(batch, attempt.attempt), command.facts)
+    return batch.decided({"disposition": "rejected_stale"}, refusal)
+
+
+def _keep(
+    batch: Batch,
+    attempt: AttemptState,
+    command: ReportResult,
+    digest: str,
+    disposition: Literal["rejected_stale", "rejected_conflict"],
+    reason: str,
+) -> None:
+    batch.emit(
+        attempt.attempt,
+        LateRecord(
+            order=attempt.order,
+            fence=command.fence,
+            what="result",
+            digest=digest,
+            disposition=disposition,
+            reason=reason,
+            facts=command.facts,
+        ),
+    )
+
+
+def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
+    """A drain: the holder proved its tree's end, so the attempt is credited back; its time stays charged (8)."""
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    refusal = fence_refusal(batch, attempt, command.fence)
+    if refusal is not None:
+        return refusal
+    order = ending.order_of(batch, attempt.order)
+    credited = {"attempts": 1} if order.yields < batch.given.limits.yields_max else {}
+    path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
+    ending.move_attempt(batch, attempt, *path, reason="drained", evidence=command.note)
+    charged = {"time_us": command.duration_us} if command.duration_us else {}
+    receipt = f"kernel:{attempt.attempt}:time"
+    batch.emit(
+        attempt.hold,
+        HoldSettled(charged=charged, basis="stopped", receipts=(receipt,), credited=credited),
+    )
+    ending.lose(batch, order.order, "drained", attempt.attempt)
+    return batch.decided({"order": order.order})
+
+
+def record_verification(batch: Batch, command: RecordVerification) -> Decided | Refusal:
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    if attempt.result != command.result:
+        return Refusal(code="spec_mismatch", field="/result", detail={"subject": attempt.attempt})
+    if attempt.verification_seq:
+        return Refusal(code="verification_known", field="/attempt", detail={"subject": attempt.attempt})
+    if attempt.state != "result_reported":
+        detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "result_reported"}
+        return Refusal(code="attempt_state", field="/attempt", detail=detail)
+    batch.emit(
+        attempt.attempt,
+        VerificationReceipt(
+            order=attempt.order,
+            attempt=attempt.attempt,
+            result=command.result,
+            outcome=command.outcome,
+            duration_us=command.duration_us,
+            exit_code=command.exit_code,
+            signal=command.signal,
+            stdout=command.stdout,
+            stderr=command.stderr,
+            message=command.message,
+        ),
+    )
+    return batch.decided({"attempt": attempt.attempt, "outcome": command.outcome})
+
+
+class Verdict(NamedTuple):
+    """What the evidence says under the contract. `failure` is None exactly when it is accepted."""
+
+    reason: str
+    failure: FailureClass | None
+
+
+@lru_cache(maxsize=4096)
+def _pattern(text: str) -> Pattern:
+    pattern = compile_pattern(text)
+    if not isinstance(pattern, Pattern):
+        raise CorruptHistory(f"the pattern {text!r} of an accepted spec cannot be read: {pattern.message}")
+    return pattern
+
+
+def _matches(text: str, path: str) -> bool:
+    return _pattern(text).matches(path)
+
+
+def judge(terms: Terms, facts: ResultFacts, verification: str) -> Verdict:
+    """Judge a result by its order's acceptance contract; the claims of its sender decide nothing."""
+    accept = terms.accept
+    if facts.outcome == "failed" or facts.failure is not None:
+        return Verdict(facts.message_code, facts.failure or "executor")
+    if facts.exit_code != accept.exit_code:
+        return Verdict("exit_code_unexpected", "executor")
+    paths = [artifact.path for artifact in facts.artifacts]
+    for text in accept.files:
+        if not any(_matches(text, path) for path in paths):
+            return Verdict("outputs_missing", "validation")
+    passed = {receipt.subject for receipt in facts.validation if receipt.check == "schema" and receipt.passed}
+    if any(path not in passed for path in accept.schemas):
+        return Verdict("schema_failed", "validation")
+    if accept.verify and verification != "passed":
+        return Verdict(
+            *(("verifier_error", "executor") if verification == "error" else ("verifier_failed", "validation"))
+        )
+    return Verdict("applied", None)
+
+
+def apply(batch: Batch, command: ApplyResult) -> Decided | Refusal:
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    order = ending.order_of(batch, attempt.order)
+    if attempt.application_seq:
+        return batch.decided(
+            {
+                "order": order.order,
+                "state": order.state,
+                "application": attempt.application_seq,
+                "duplicate": True,
+            }
+        )
+    if attempt.state != "result_reported" or order.state != "result_pending" or order.attempt != attempt.attempt:
+        detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "result_reported"}
+        return Refusal(code="attempt_state", field="/attempt", detail=detail)
+    result = batch.body(attempt.result_seq, AttemptResult)
+    needs_verifier = bool(order.terms.accept.verify) and result.facts.outcome == "succeeded"
+    if needs_verifier and not attempt.verification_seq:
+        return Refusal(code="verification_missing", field="/attempt", detail={"subject": attempt.attempt})
+    authority = batch.find(AUTHORITY, AuthorityState)
+    if authority is None or authority.constitution_version != order.terms.constitution_version:
+        return Refusal(code="spec_mismatch", field="/attempt", detail={"subject": order.order})
+    return _write_application(batch, order, attempt, result.facts, authority)
+
+
+def _write_application(
+    batch: Batch, order: OrderState, attempt: AttemptState, facts: ResultFacts, authority: AuthorityState
+) -> Decided:
+    verifier_us = 0
+    events = [attempt.descriptor_seq, attempt.result_seq]
+    if attempt.verification_seq:
+        verifier_us = batch.body(attempt.verification_seq, VerificationReceipt).duration_us
+        events.append(attempt.verification_seq)
+    verdict = judge(order.terms, facts, attempt.verification)
+    ending.settle_from_result(batch, attempt, facts, verifier_us)
+    order = ending.order_of(batch, order.order)
+    decision, backoff = _decision(batch, order, verdict)
+    body = ResultApplication(
+        order=order.order,
+        attempt=attempt.attempt,
+        decision=decision,
+        reason=verdict.reason,
+        checked=Checked(
+            order_version=order.version,
+            attempt_version=attempt.version,
+            generation=attempt.generation,
+            spec=order.spec,
+            input_set=attempt.input_set,
+            constitution_version=authority.constitution_version,
+            organization_epoch=order.terms.organization_epoch,
+            repository=order.terms.repository,
+        ),
+        applied_events=tuple(events),
+        projection="",
+        failure=verdict.failure,
+        backoff=backoff,
+    )
+    after = _after(batch, order, attempt, body)
+    body = replace(body, projection=projection_digest(after))
+    batch.emit(order.order, body)
+    ending.tell(batch, order.order)
+    after = ending.order_of(batch, order.order)
+    return batch.decided(
+        {
+            "order": order.order,
+            "state": after.state,
+            "reason": after.reason,
+            "application": after.application_seq,
+            "duplicate": False,
+        }
+    )
+
+
+def _after(batch: Batch, order: OrderState, attempt: AttemptState, body: ResultApplication) -> OrderState:
+    """The order as the application will leave it: folded on the side, to name its digest in the record."""
+    side = batch.side()
+    side.emit(order.order, body)
+    return ending.order_of(side, order.order)
+
+
+def _decision(
+    batch: Batch, order: OrderState, verdict: Verdict
+) -> tuple[Literal["applied", "retry", "failed"], Backoff | None]:
+    if verdict.failure is None:
+        return "applied", None
+    retry = order.terms.retry
+    if (
+        retry is None
+        or verdict.failure not in retry.on
+        or verdict.failure not in RETRYABLE
+        or ending.exhausted_on_path(batch, order) is not None
+        or ending.plan_refusal(batch, order) is not None
+    ):
+        return "failed", None
+    failures = order.failures + 1
+    # 2^62 microseconds is past every permitted backoff, so a longer shift says nothing more.
+    delay_us = min(retry.backoff_us << min(failures - 1, 40), retry.backoff_max_us)
+    jitter_us = batch.given.ids.below(delay_us * batch.given.limits.jitter_ppm_max // 1_000_000 + 1)
+    due_us = batch.now_us + delay_us + jitter_us
+    return "retry", Backoff(failures=failures, delay_us=delay_us, jitter_us=jitter_us, due_us=due_us)

@@ -1,0 +1,128 @@
+"""Retry on request: a backoff made due, or a replacement for an order that ended without being applied.
+
+A replacement has the same spec and lineage and a new identity; the order that it replaces stays as it is. With its
+dependents, also those that ended because of it are replaced, so that the graph is whole again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec.structs import replace
+
+from fencepost.core.commands import RetryOrder
+from fencepost.core.decide import ending
+from fencepost.core.decide.admit import place, sealed_spec
+from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.machines import ENDED
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.plan import FromOrder, Group, Member, WorkOrderSpec
+from fencepost.core.state import SCOPE, OrderState, PlanState
+
+
+def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
+    order = batch.find(command.order, OrderState)
+    if order is None:
+        return Refusal(code="not_found", field="/order", detail={"subject": command.order})
+    if order.state == "retry_wait":
+        ending.move(batch, order.order, "ready", "retry_requested")
+        return batch.decided({"order": order.order, "replacements": []})
+    if order.replaced_by is not None:
+        detail = {"subject": order.order, "other": order.replaced_by}
+        return Refusal(code="already_replaced", field="/order", detail=detail)
+    if order.state not in ENDED or order.state in ("applied", "unknown_terminal"):
+        detail = {"subject": order.order, "state": order.state}
+        return Refusal(code="retry_refused", field="/order", detail=detail)
+    refusal = ending.plan_refusal(batch, order) or _still_fails(batch, order)
+    if refusal is not None:
+        return refusal
+    chosen = _closure(batch, order) if command.with_dependents else [order.order]
+    if isinstance(chosen, Refusal):
+        return chosen
+    new = {old: batch.given.ids.next("order") for old in chosen}
+    for old in chosen:
+        _replace(batch, ending.order_of(batch, old), new)
+    made = [{"order": new[old], "replaces": old} for old in chosen]
+    return batch.decided({"order": new[order.order], "replacements": made})
+
+
+def _newest(batch: Batch, name: str) -> OrderState:
+    order = ending.order_of(batch, name)
+    while order.replaced_by is not None:
+        order = ending.order_of(batch, order.replaced_by)
+    return order
+
+
+def _still_fails(batch: Batch, order: OrderState) -> Refusal | None:
+    """An order whose needs still cannot be met would end again at once: its need has to be retried first."""
+    spec = batch.body(order.spec_seq, WorkOrderSpec)
+    for group in spec.groups:
+        outcomes = [(_newest(batch, member.order).state, member.outcomes) for member in group.members]
+        ended = [state in ENDED for state, _ in outcomes]
+        met = [state in allowed for state, allowed in outcomes]
+        lost = [over and not good for over, good in zip(ended, met, strict=True)]
+        if (group.kind == "required" and any(lost)) or (group.kind == "alternative" and all(lost)):
+            other = next(member.order for member, bad in zip(group.members, lost, strict=True) if bad)
+            detail = {"subject": order.order, "state": f"dependency_failed because of {other}"}
+            return Refusal(code="retry_refused", field="/order", detail=detail)
+    return None
+
+
+def _closure(batch: Batch, first: OrderState) -> list[str] | Refusal:
+    """The order and those that ended because of it, each after the ones that it needs."""
+    most = batch.given.limits.plan_orders_max
+    chosen = [first.order]
+    known = {first.order}
+    queue = deque(chosen)
+    while queue:
+        name = queue.popleft()
+        after = -1
+        while page := batch.dependents(name, after, batch.given.limits.page_max):
+            after = page[-1].position
+            for edge in page:
+                dependent = ending.order_of(batch, edge.dependent)
+                because = dependent.state == "dependency_failed" and dependent.replaced_by is None
+                if because and edge.dependent not in known:
+                    known.add(edge.dependent)
+                    chosen.append(edge.dependent)
+                    queue.append(edge.dependent)
+            if len(chosen) > most:
+                return Refusal(code="too_large", detail={"subject": "the retry", "bound": str(most)})
+    # Within a plan a need never stands behind its dependent in the order in which specs were written.
+    return sorted(chosen, key=lambda name: ending.order_of(batch, name).spec_seq)
+
+
+def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
+    spec = batch.body(old.spec_seq, WorkOrderSpec)
+    order = new[old.order]
+
+    def current(name: str) -> str:
+        return new.get(name) or _newest(batch, name).order
+
+    groups = tuple(
+        Group(
+            kind=group.kind,
+            members=tuple(
+                Member(order=current(member.order), contract=member.contract, outcomes=member.outcomes)
+                for member in group.members
+            ),
+        )
+        for group in spec.groups
+    )
+    handed = tuple(FromOrder(order=current(source.order), files=source.files) for source in spec.inputs.orders)
+    position = old.position
+    if old.plan is not None:
+        plan = batch.find(old.plan, PlanState)
+        position = plan.orders if plan is not None else position
+    accounts = (SCOPE, old.plan, order) if old.plan is not None else (SCOPE, order)
+    body = replace(
+        spec,
+        order=order,
+        position=position,
+        groups=groups,
+        inputs=replace(spec.inputs, orders=handed),
+        replaces=old.order,
+        accounts=accounts,
+    )
+    batch.emit(order, sealed_spec(body))
+    place(batch, order)

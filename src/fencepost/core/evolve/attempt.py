@@ -1,0 +1,274 @@
+"""Folding of attempts, results and their accounting."""
+
+from __future__ import annotations
+
+from fencepost.core.amounts import minus, plus
+from fencepost.core.canonical import encode_trusted
+from fencepost.core.evolve.edit import Edit, book, claim_revision, move_attempt, move_order
+from fencepost.core.ids import sha256_of
+from fencepost.core.machines import BUDGET_HOLD, CorruptHistory
+from fencepost.core.records import attempt, budget
+from fencepost.core.records.envelope import Wire
+from fencepost.core.state import AttemptState, HoldState, OrderState, WorkerState
+
+_ONE_ATTEMPT = {"attempts": 1}
+
+
+def worker_enrolled(edit: Edit, body: attempt.WorkerEnrolled) -> None:
+    edit.create(
+        body.worker,
+        WorkerState(
+            version=1,
+            worker=body.worker,
+            host=body.host,
+            boot_id=body.boot_id,
+            pid=body.pid,
+            enrolled_us=edit.now_us,
+        ),
+    )
+
+
+def attempt_reservation(edit: Edit, body: attempt.AttemptReservation) -> None:
+    name = edit.fact.subject
+    order = edit.need(body.order, OrderState)
+    if body.generation != order.generation + 1 or body.ordinal != order.ordinal + 1:
+        raise CorruptHistory(f"record {edit.fact.seq}: generation or ordinal of {order.order} is not the next")
+    born = AttemptState(
+        version=1,
+        attempt=name,
+        order=body.order,
+        plan=body.plan,
+        ordinal=body.ordinal,
+        generation=body.generation,
+        fence=body.fence,
+        state="reserved",
+        reason="waiting_for_activation",
+        worker=body.worker,
+        host=body.host,
+        boot_id=body.boot_id,
+        hold=body.hold,
+        claim="",
+        reserved_us=edit.now_us,
+        activation_deadline_us=body.activation_deadline_us,
+        reservation_seq=edit.fact.seq,
+    )
+    edit.create(name, born)
+    edit.change(name, born, claim=claim_revision("", born))
+    edit.create(
+        body.hold,
+        HoldState(
+            version=1,
+            hold=body.hold,
+            attempt=name,
+            order=body.order,
+            accounts=body.accounts,
+            state=BUDGET_HOLD.first[0],
+            held=body.amounts,
+        ),
+    )
+    move_order(
+        edit,
+        order,
+        "reserved",
+        "waiting_for_activation",
+        generation=body.generation,
+        ordinal=body.ordinal,
+        attempt=name,
+    )
+    book(edit, body.accounts, hold=body.amounts)
+
+
+def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
+    """Activation charges one attempt in its own record, so that a crash cannot pass the ceiling (lifecycle, 8)."""
+    known = edit.need(edit.fact.subject, AttemptState)
+    if known.version != body.reservation_version or known.fence != body.fence or known.claim != body.claim:
+        raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} is not the reservation that was activated")
+    move_attempt(
+        edit,
+        known,
+        "leased",
+        "waiting_for_start",
+        lease_us=body.lease_until_us,
+        activated_us=body.lease_from_us,
+        input_set=body.input_set,
+        descriptor_seq=edit.fact.seq,
+    )
+    order = edit.need(body.order, OrderState)
+    move_order(edit, order, "active", "attempt_running")
+    hold = edit.need(known.hold, HoldState)
+    edit.change(known.hold, hold, held=minus(hold.held, _ONE_ATTEMPT), charged=plus(hold.charged, _ONE_ATTEMPT))
+    book(edit, hold.accounts, free=_ONE_ATTEMPT, charge=_ONE_ATTEMPT)
+
+
+def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
+    worker = edit.need(edit.fact.subject, WorkerState)
+    edit.change(worker.worker, worker, renewed_us=edit.now_us)
+    for name in body.attempts:
+        known = edit.need(name, AttemptState)
+        if known.state not in ("leased", "running") or known.worker != worker.worker:
+            raise CorruptHistory(f"record {edit.fact.seq}: {name} has no live lease of {worker.worker}")
+        renewed = edit.change(name, known, lease_us=body.until_us)
+        edit.change(name, renewed, claim=claim_revision(known.claim, renewed))
+
+
+def attempt_event(edit: Edit, body: attempt.AttemptEvent) -> None:
+    known = edit.need(edit.fact.subject, AttemptState)
+    if body.family == "execution_started" and known.state == "leased":
+        move_attempt(edit, known, "running", "attempt_running")
+    else:
+        edit.change(known.attempt, known)
+
+
+def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
+    """A result under a live fence ends the lease: nothing of that attempt expires any more (lifecycle, 3)."""
+    known = edit.need(edit.fact.subject, AttemptState)
+    order = edit.need(body.order, OrderState)
+    if known.fence != body.fence or order.attempt != known.attempt:
+        raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
+    waits = body.facts.outcome == "succeeded" and order.terms.accept.verify
+    reason = "waiting_for_verification" if waits else "waiting_for_reduction"
+    move_attempt(edit, known, "result_reported", reason, result_seq=edit.fact.seq, result=body.facts_digest)
+    move_order(edit, order, "result_pending", reason)
+
+
+def late_record(edit: Edit, body: attempt.LateRecord) -> None:
+    known = edit.need(edit.fact.subject, AttemptState)
+    entry = (body.what, body.digest)
+    if entry in known.late:
+        raise CorruptHistory(f"record {edit.fact.seq}: this late {body.what} is kept already")
+    edit.change(known.attempt, known, late=(*known.late, entry))
+
+
+def verification_receipt(edit: Edit, body: attempt.VerificationReceipt) -> None:
+    known = edit.need(body.attempt, AttemptState)
+    if known.result != body.result or known.verification_seq:
+        raise CorruptHistory(f"record {edit.fact.seq}: this verification is for another result of {known.attempt}")
+    edit.change(
+        known.attempt,
+        known,
+        verification_seq=edit.fact.seq,
+        verification=body.outcome,
+        reason="waiting_for_reduction",
+    )
+    order = edit.need(body.order, OrderState)
+    edit.change(order.order, order, reason="waiting_for_reduction")
+
+
+_APPLIED = {
+    "applied": ("applied", "accepted"),
+    "retry": ("retry_wait", "retryable_failed"),
+    "failed": ("failed", "failed"),
+    "budget_exhausted": ("failed", "failed"),
+    "cancelled": ("cancelled", "failed"),
+}
+
+
+def result_application(edit: Edit, body: attempt.ResultApplication) -> None:
+    order = edit.need(body.order, OrderState)
+    known = edit.need(body.attempt, AttemptState)
+    order_target, attempt_target = _APPLIED[body.decision]
+    changes: dict[str, object] = {"result_seq": known.result_seq, "application_seq": edit.fact.seq}
+    if body.decision in ("retry", "failed"):
+        changes["failures"] = order.failures + 1
+    if body.backoff is not None:
+        changes["retry_due_us"] = body.backoff.due_us
+    reason = "backoff" if body.decision == "retry" else body.reason
+    moved = move_order(edit, order, order_target, reason, **changes)
+    if body.projection and projection_digest(moved) != body.projection:
+        raise CorruptHistory(f"record {edit.fact.seq}: the projection of {order.order} is not the recorded one")
+    move_attempt(edit, known, attempt_target, body.reason, application_seq=edit.fact.seq)
+
+
+class Projection(Wire, frozen=True):
+    """What a ResultApplication's digest covers: the order's own projection, without its accounting."""
+
+    order: str
+    version: int
+    spec: str
+    state: str
+    reason: str
+    attempt: str | None
+    generation: int
+    failures: int
+    retry_due_us: int
+    result_seq: int
+    application_seq: int
+
+
+def projection_digest(order: OrderState) -> str:
+    projected = Projection(
+        order=order.order,
+        version=order.version,
+        spec=order.spec,
+        state=order.state,
+        reason=order.reason,
+        attempt=order.attempt,
+        generation=order.generation,
+        failures=order.failures,
+        retry_due_us=order.retry_due_us,
+        result_seq=order.result_seq,
+        application_seq=order.application_seq,
+    )
+    return sha256_of(encode_trusted(projected))
+
+
+def attempt_moved(edit: Edit, body: attempt.AttemptMoved) -> None:
+    known = edit.need(edit.fact.subject, AttemptState)
+    if known.state != body.origin:
+        raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} is {known.state}, not {body.origin}")
+    move_attempt(edit, known, body.target, body.reason)
+    if body.target == "yielded":
+        order = edit.need(known.order, OrderState)
+        edit.change(order.order, order, yields=order.yields + 1)
+
+
+def holder_gone_proof(edit: Edit, body: attempt.HolderGoneProof) -> None:
+    known = edit.need(edit.fact.subject, AttemptState)
+    if known.fence != body.fence or known.worker != body.worker:
+        raise CorruptHistory(f"record {edit.fact.seq}: the proof is for another holder than that of {known.attempt}")
+    edit.change(known.attempt, known)
+
+
+def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
+    hold = edit.need(edit.fact.subject, HoldState)
+    BUDGET_HOLD.require(hold.state, "settled")
+    edit.change(
+        hold.hold,
+        hold,
+        state="settled",
+        held={},
+        charged=minus(plus(hold.charged, body.charged), body.credited),
+        basis=body.basis,
+        receipts=(*hold.receipts, *body.receipts),
+    )
+    book(edit, hold.accounts, free=hold.held, charge=body.charged, credit=body.credited)
+
+
+def hold_released(edit: Edit, body: budget.HoldReleased) -> None:
+    hold = edit.need(edit.fact.subject, HoldState)
+    BUDGET_HOLD.require(hold.state, "released")
+    edit.change(hold.hold, hold, state="released", held={}, basis=body.reason)
+    book(edit, hold.accounts, free=hold.held)
+
+
+def hold_unsettled(edit: Edit, body: budget.HoldUnsettled) -> None:
+    hold = edit.need(edit.fact.subject, HoldState)
+    BUDGET_HOLD.require(hold.state, "unsettled")
+    freed = {dimension: hold.held[dimension] for dimension in body.freed if dimension in hold.held}
+    edit.change(hold.hold, hold, state="unsettled", held=minus(hold.held, freed), settle_by_us=body.settle_by_us)
+    book(edit, hold.accounts, free=freed)
+
+
+def hold_adjusted(edit: Edit, body: budget.HoldAdjusted) -> None:
+    hold = edit.need(edit.fact.subject, HoldState)
+    if BUDGET_HOLD.rows[hold.state]:
+        raise CorruptHistory(f"record {edit.fact.seq}: {hold.hold} has not ended, so nothing is adjusted")
+    if set(body.receipts) & set(hold.receipts):
+        raise CorruptHistory(f"record {edit.fact.seq}: a receipt of {hold.hold} is booked twice")
+    edit.change(
+        hold.hold,
+        hold,
+        charged=plus(hold.charged, body.charged),
+        receipts=(*hold.receipts, *body.receipts),
+    )
+    book(edit, hold.accounts, charge=body.charged)

@@ -1,0 +1,187 @@
+"""The working copy of one record's changes: every subject it touches gets exactly one new version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from fencepost.core.amounts import minus, plus
+from fencepost.core.ids import sha256_of
+from fencepost.core.machines import ATTEMPT, ENDED, WORK_ORDER, CorruptHistory, order_guard
+from fencepost.core.records.envelope import Body
+from fencepost.core.state import (
+    CLOCK,
+    Account,
+    AttemptState,
+    ClockState,
+    OrderState,
+    PlanState,
+    Value,
+    name_subject,
+)
+
+
+class Edge(NamedTuple):
+    """`dependent` waits for the end of `member`: made with the dependent, never changed."""
+
+    member: str
+    position: int
+    dependent: str
+    group: int
+    outcomes: str
+
+
+class Fact(NamedTuple):
+    """A record as far as folding needs it: everything but the chain."""
+
+    seq: int
+    subject: str
+    subject_version: int
+    body: Body
+
+
+class Fold(Protocol):
+    """Where states live while records are folded into them."""
+
+    def get(self, subject: str) -> Any | None: ...
+
+    def put(self, subject: str, value: Value) -> None: ...
+
+    def add_edge(self, edge: Edge) -> None: ...
+
+
+V = TypeVar("V", bound=Value)
+
+
+class Edit:
+    """Collects one record's changes and hands them to the fold at once. A subject is created only at version 1."""
+
+    __slots__ = ("_fold", "_touched", "fact")
+
+    def __init__(self, fold: Fold, fact: Fact) -> None:
+        self._fold = fold
+        self._touched: dict[str, Value] = {}
+        self.fact = fact
+
+    @property
+    def now_us(self) -> int:
+        """Accepted logical time at this record."""
+        return self.need(CLOCK, ClockState).logical_us
+
+    def find(self, subject: str) -> Any | None:
+        value = self._touched.get(subject)
+        return value if value is not None else self._fold.get(subject)
+
+    def need(self, subject: str, kind: type[V]) -> V:
+        value = self.find(subject)
+        if not isinstance(value, kind):
+            raise CorruptHistory(f"record {self.fact.seq}: {subject} is no {kind.__name__}")
+        return value
+
+    def create(self, subject: str, value: Value) -> None:
+        if value.version != 1 or self.find(subject) is not None:
+            raise CorruptHistory(f"record {self.fact.seq}: {subject} exists already")
+        self._touched[subject] = value
+
+    def change(self, subject: str, value: V, **changes: Any) -> V:
+        """Put `value` with `changes`; the version goes up once per record, however often this is called."""
+        if subject not in self._touched:
+            changes["version"] = value.version + 1
+        changed = replace(value, **changes)
+        self._touched[subject] = changed
+        return changed
+
+    def add_edge(self, edge: Edge) -> None:
+        self._fold.add_edge(edge)
+
+    def close(self) -> None:
+        own = self._touched.get(self.fact.subject)
+        if own is None or own.version != self.fact.subject_version:
+            found = own.version if own is not None else None
+            raise CorruptHistory(
+                f"record {self.fact.seq}: {self.fact.subject} is at version {found}, not {self.fact.subject_version}"
+            )
+        for subject, value in self._touched.items():
+            self._fold.put(subject, value)
+
+
+def claim_revision(previous: str, attempt: AttemptState) -> str:
+    """Digest of a claim's revision: each names the one before, so that a token can be checked in full (C2)."""
+    facts = (
+        previous,
+        attempt.attempt,
+        attempt.worker,
+        str(attempt.fence),
+        attempt.state,
+        str(attempt.lease_us or attempt.activation_deadline_us),
+    )
+    return sha256_of("|".join(facts).encode())
+
+
+def move_attempt(edit: Edit, attempt: AttemptState, target: str, reason: str, **changes: Any) -> AttemptState:
+    """Move an attempt along its table and revise its claim."""
+    ATTEMPT.require(attempt.state, target)
+    if not ATTEMPT.rows[target]:
+        changes["ended_us"] = edit.now_us
+    moved = edit.change(attempt.attempt, attempt, state=target, reason=reason, **changes)
+    return edit.change(attempt.attempt, moved, claim=claim_revision(attempt.claim, moved))
+
+
+def move_order(edit: Edit, order: OrderState, target: str, reason: str, **changes: Any) -> OrderState:
+    """Move an order along its table, within the guards, and keep its plan's counts."""
+    WORK_ORDER.require(order.state, target)
+    guard = order_guard(target, effect_open=order.effect_open, effect_applied=order.effect_applied)
+    if guard is not None:
+        raise CorruptHistory(f"record {edit.fact.seq}: guard {guard} forbids {order.state} -> {target}")
+    if target in ENDED:
+        changes["told_done"] = order.dependents == 0
+    moved = edit.change(order.order, order, state=target, reason=reason, moved_us=edit.now_us, **changes)
+    if target in ENDED and order.plan is not None:
+        _count_end(edit, moved)
+    return moved
+
+
+def _count_end(edit: Edit, order: OrderState) -> None:
+    plan = edit.need(order.plan or "", PlanState)
+    left = plan.open - 1
+    applied = plan.applied + (order.state == "applied")
+    lost = plan.lost + (order.state != "applied" and not order.may_fail)
+    ended_us = edit.now_us if left == 0 else None
+    edit.change(plan.plan, plan, open=left, applied=applied, lost=lost, ended_us=ended_us)
+    if left == 0:
+        subject = name_subject(plan.name)
+        name = edit.find(subject)
+        if name is not None and name.open == plan.plan:
+            edit.change(subject, name, open=None)
+
+
+def book(
+    edit: Edit,
+    accounts: tuple[str, ...],
+    *,
+    hold: Mapping[str, int] | None = None,
+    free: Mapping[str, int] | None = None,
+    charge: Mapping[str, int] | None = None,
+    credit: Mapping[str, int] | None = None,
+) -> None:
+    """Book the same amounts on every account of a path: held up and down, charged up and down."""
+    for subject in accounts:
+        value = edit.find(subject)
+        if value is None:
+            raise CorruptHistory(f"record {edit.fact.seq}: account {subject} is missing")
+        account: Account = value.account
+        held, charged = account.held, account.charged
+        try:
+            if hold:
+                held = plus(held, hold)
+            if free:
+                held = minus(held, free)
+            if charge:
+                charged = plus(charged, charge)
+            if credit:
+                charged = minus(charged, credit)
+        except ValueError as error:
+            raise CorruptHistory(f"record {edit.fact.seq}: account {subject}: {error}") from error
+        edit.change(subject, value, account=Account(account.ceiling, held, charged))

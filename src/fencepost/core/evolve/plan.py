@@ -1,0 +1,170 @@
+"""Folding of intent: plans, orders, dependencies, cancels."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from fencepost.core.evolve.edit import Edge, Edit, move_order
+from fencepost.core.machines import ENDED, CorruptHistory
+from fencepost.core.records import budget, plan
+from fencepost.core.state import Account, GroupState, NameState, OrderState, PlanState, Terms, name_subject
+
+
+def plan_revision(edit: Edit, body: plan.PlanRevision) -> None:
+    edit.create(
+        body.plan,
+        PlanState(
+            version=1,
+            plan=body.plan,
+            name=body.name,
+            revision=body.revision,
+            content=body.content,
+            record_seq=edit.fact.seq,
+            recovery=body.recovery,
+            submitted_us=edit.now_us,
+            orders=0,
+            open=0,
+            account=Account(ceiling=body.ceilings),
+            deadline_us=body.deadline_us,
+        ),
+    )
+    subject = name_subject(body.name)
+    known = edit.find(subject)
+    if known is None:
+        edit.create(subject, NameState(version=1, name=body.name, newest=body.plan, open=body.plan))
+    else:
+        edit.change(subject, known, newest=body.plan, open=body.plan)
+
+
+def work_order_spec(edit: Edit, body: plan.WorkOrderSpec) -> None:
+    groups = tuple(GroupState(group.kind, len(group.members)) for group in body.groups)
+    terms = Terms(
+        work_kind=body.work_kind,
+        classification=body.classification,
+        attempt_time_us=body.attempt_time_us,
+        hold=body.hold,
+        hold_least=body.hold_least,
+        accept=body.accept,
+        effects=body.effects,
+        recovery=body.recovery,
+        outputs=body.outputs,
+        may=body.may,
+        submitter=body.submitter,
+        constitution_version=body.constitution_version,
+        organization_epoch=body.organization_epoch,
+        repository=body.repository,
+        input_set=body.inputs.digest,
+        priority=body.priority,
+        retry=body.retry,
+    )
+    now_us = edit.now_us
+    edit.create(
+        body.order,
+        OrderState(
+            version=1,
+            order=body.order,
+            plan=body.plan,
+            task=body.task,
+            position=body.position,
+            lineage=body.lineage,
+            spec=body.spec,
+            contract=body.contract,
+            spec_seq=edit.fact.seq,
+            state="submitted",
+            reason="just_submitted",
+            terms=terms,
+            accounts=body.accounts,
+            account=Account(ceiling=body.ceilings),
+            submitted_us=now_us,
+            moved_us=now_us,
+            may_fail=body.may_fail,
+            parent=body.parent,
+            replaces=body.replaces,
+            groups=groups,
+        ),
+    )
+    _add_edges(edit, body)
+    if body.plan is not None:
+        _count_order(edit, body.plan)
+    if body.replaces is not None:
+        _mark_replaced(edit, body)
+
+
+def _add_edges(edit: Edit, body: plan.WorkOrderSpec) -> None:
+    for number, group in enumerate(body.groups):
+        for member in group.members:
+            order = edit.need(member.order, OrderState)
+            edge = Edge(member.order, order.dependents, body.order, number, ",".join(member.outcomes))
+            edit.change(member.order, order, dependents=order.dependents + 1)
+            edit.add_edge(edge)
+
+
+def _count_order(edit: Edit, plan_id: str) -> None:
+    known = edit.need(plan_id, PlanState)
+    edit.change(plan_id, known, orders=known.orders + 1, open=known.open + 1, ended_us=None)
+    subject = name_subject(known.name)
+    name = edit.need(subject, NameState)
+    if name.open is None:
+        edit.change(subject, name, open=plan_id)
+
+
+def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:
+    replaced = edit.need(body.replaces or "", OrderState)
+    if replaced.state not in ENDED or replaced.state == "applied" or replaced.replaced_by is not None:
+        raise CorruptHistory(f"record {edit.fact.seq}: {replaced.order} cannot be replaced")
+    edit.change(replaced.order, replaced, replaced_by=body.order)
+    if replaced.plan is not None and not replaced.may_fail:
+        known = edit.need(replaced.plan, PlanState)
+        edit.change(known.plan, known, lost=known.lost - 1)
+
+
+def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
+    order = edit.need(edit.fact.subject, OrderState)
+    if order.state != body.origin:
+        raise CorruptHistory(f"record {edit.fact.seq}: {order.order} is {order.state}, not {body.origin}")
+    changes = {"ready_us": body.ready_us} if body.target == "ready" else {}
+    move_order(edit, order, body.target, body.reason, **changes)
+
+
+def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:
+    order = edit.need(edit.fact.subject, OrderState)
+    if body.group >= len(order.groups):
+        raise CorruptHistory(f"record {edit.fact.seq}: {order.order} has no dependency group {body.group}")
+    group = order.groups[body.group]
+    if group.satisfied + group.unsatisfied >= group.total:
+        raise CorruptHistory(f"record {edit.fact.seq}: every member of group {body.group} has ended already")
+    if body.satisfies:
+        group = replace(group, satisfied=group.satisfied + 1)
+    else:
+        group = replace(group, unsatisfied=group.unsatisfied + 1)
+    groups = (*order.groups[: body.group], group, *order.groups[body.group + 1 :])
+    edit.change(order.order, order, groups=groups)
+
+
+def dependents_told(edit: Edit, body: plan.DependentsTold) -> None:
+    order = edit.need(edit.fact.subject, OrderState)
+    if order.told_done or body.position < order.told:
+        raise CorruptHistory(f"record {edit.fact.seq}: dependents of {order.order} have been told already")
+    edit.change(order.order, order, told=body.position, told_done=body.done)
+
+
+def plan_cancel_requested(edit: Edit, body: plan.PlanCancelRequested) -> None:
+    known = edit.need(body.plan, PlanState)
+    if known.cancel:
+        raise CorruptHistory(f"record {edit.fact.seq}: {body.plan} has a cancel already")
+    edit.change(body.plan, known, cancel=body.reason, cancel_position=-1, cancel_done=False)
+
+
+def plan_cancel_advanced(edit: Edit, body: plan.PlanCancelAdvanced) -> None:
+    known = edit.need(edit.fact.subject, PlanState)
+    if known.cancel_done or body.position < known.cancel_position:
+        raise CorruptHistory(f"record {edit.fact.seq}: the cancel of {known.plan} has been carried out already")
+    edit.change(known.plan, known, cancel_position=body.position, cancel_done=body.done)
+
+
+def budget_ceiling_set(edit: Edit, body: budget.BudgetCeilingSet) -> None:
+    value = edit.find(edit.fact.subject)
+    if value is None or not hasattr(value, "account"):
+        raise CorruptHistory(f"record {edit.fact.seq}: {edit.fact.subject} has no account")
+    account = value.account
+    edit.change(edit.fact.subject, value, account=Account(body.ceilings, account.held, account.charged))

@@ -1,0 +1,76 @@
+"""Every bound of the system in one place (C27), with the relations between them.
+
+Sizes are bytes, times microseconds, counts plain numbers. A bound says in its comment whether reaching it is
+allowed: "at most" is inclusive everywhere. The seed's own numbers are first values and are compared by a test.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """First values of all bounds. `check()` returns the relations that do not hold, none for the first values."""
+
+    # Records and commands
+    record_bytes_max: int = 4 * 2**20
+    command_bytes_max: int = 16 * 2**20
+    batch_records_max: int = 40_000
+    group_commands_max: int = 256
+    group_records_max: int = 40_000
+    text_bytes_max: int = 4_096  # of a message, note or reason that is kept in a record
+    checkpoint_interval_records: int = 1_000  # signed anchors in the safety ledger
+
+    # Plans
+    plan_orders_max: int = 10_000
+    submit_many_max: int = 1_000
+    name_plans_max: int = 1_000_000
+
+    # Paging and fan-out
+    fanout_per_batch: int = 256  # dependents told in one batch
+    cancel_per_batch: int = 256
+    page_max: int = 1_000
+    reserve_next_max: int = 64
+
+    # Time: seed C2 says that no claim lasts longer than 30 minutes
+    lease_us: int = 10 * SECOND_US
+    lease_max_us: int = 30 * MINUTE_US
+    renewal_us: int = 3 * SECOND_US
+    reservation_us: int = 5 * SECOND_US
+    clock_resolution_us: int = 250_000
+    clock_skew_max_us: int = 2 * SECOND_US
+    attempt_time_us: int = 10 * MINUTE_US
+    collect_us: int = 5 * MINUTE_US  # that a lease may outlast the attempt's time, to collect and report
+    keep_failed_us: int = 7 * DAY_US
+
+    # Attempts
+    attempts: int = 3
+    yields_max: int = 1_000
+    backoff_max_us: int = HOUR_US
+    jitter_ppm_max: int = 100_000  # a backoff is lengthened by at most a tenth
+    late_records_per_attempt: int = 16
+    renewal_attempts_max: int = 1_000
+    artifacts_per_result_max: int = 10_000
+    receipts_per_result_max: int = 1_000
+
+    def check(self) -> list[str]:
+        """Return the broken relations in words; empty when all hold."""
+        relations = {
+            "renewal_us is at most half of lease_us (C8)": self.renewal_us * 2 <= self.lease_us,
+            "lease_us is at most lease_max_us (C2)": self.lease_us <= self.lease_max_us,
+            "clock_resolution_us is at most a tenth of reservation_us": (
+                self.clock_resolution_us * 10 <= self.reservation_us
+            ),
+            "a plan fits in one batch": self.plan_orders_max * 3 + 100 <= self.batch_records_max,
+            "a group holds the largest batch": self.batch_records_max <= self.group_records_max,
+            "a record fits in a command": self.record_bytes_max <= self.command_bytes_max,
+        }
+        return [relation for relation, holds in relations.items() if not holds]
+
+
+FIRST_VALUES = Limits()

@@ -1,0 +1,128 @@
+"""First values that follow from the ceilings, and budgets that nothing could ever run under.
+
+Rules (budget arithmetic): an attempt holds one attempt, its time limit, and in every other dimension that
+the order or the plan limits `per_attempt`: as written; else the order's ceiling over its attempts; else the
+plan's ceiling over the plan's attempts, or, if the plan does not limit attempts, over those of all its
+orders together. Quotients round up. A level that names any currency refuses the others, so an order that
+names its currencies holds in no other one.
+
+Impossible is what could not start even if nothing else ran: a hold beyond a ceiling above it, an order's
+ceiling beyond the plan's, fewer attempts than orders that may not fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from fencepost.core.planfile import bounds
+from fencepost.core.planfile.amounts import spot_of
+from fencepost.core.planfile.document import MONEY_PREFIX
+from fencepost.core.planfile.problems import Spot
+from fencepost.core.planfile.work import Draft
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """An order's ceilings with first values, one attempt's time limit, and its hold in other dimensions."""
+
+    budget: dict[str, int]
+    attempt_time_us: int
+    per_attempt: dict[str, int]
+
+
+def attempts_of(draft: Draft, plan: Mapping[str, int]) -> int:
+    """The order's ceiling of attempts: as written, else the smaller of 3 and the plan's."""
+    first = min(bounds.ATTEMPTS_FIRST, plan.get("attempts", bounds.ATTEMPTS_FIRST))
+    return draft.budget.ceilings.get("attempts", first)
+
+
+def allow(draft: Draft, plan: Mapping[str, int], *, plan_attempts: int) -> Allowance:
+    """Resolve one order's amounts. `plan_attempts` (at least 1) divides the plan's ceilings."""
+    ceilings = {"attempts": attempts_of(draft, plan), **draft.budget.ceilings}
+    attempt_time_us = draft.attempt_time_us
+    if attempt_time_us is None:
+        limits = [level["time_us"] for level in (ceilings, plan) if "time_us" in level]
+        attempt_time_us = min([bounds.ATTEMPT_TIME_FIRST_US, *limits])
+    own_currencies = _currencies(ceilings)
+    per_attempt = dict(draft.budget.per_attempt)
+    for dimension, ceiling in ceilings.items():
+        if dimension not in ("attempts", "time_us"):
+            per_attempt.setdefault(dimension, _share(ceiling, ceilings["attempts"]))
+    for dimension, ceiling in plan.items():
+        if dimension in ("attempts", "time_us"):
+            continue
+        if dimension.startswith(MONEY_PREFIX) and own_currencies and dimension not in own_currencies:
+            continue
+        per_attempt.setdefault(dimension, _share(ceiling, plan_attempts))
+    return Allowance(budget=ceilings, attempt_time_us=attempt_time_us, per_attempt=per_attempt)
+
+
+def _share(ceiling: int, parts: int) -> int:
+    return -(-ceiling // parts)
+
+
+def _currencies(level: Mapping[str, int]) -> frozenset[str]:
+    return frozenset(dimension for dimension in level if dimension.startswith(MONEY_PREFIX))
+
+
+def check_budgets(spot: Spot, plan: Mapping[str, int], drafts: Sequence[Draft]) -> None:
+    """Refuse `impossible_budget`. `spot` is the place of the plan's budget."""
+    must_apply = sum(not draft.may_fail for draft in drafts)
+    if plan.get("attempts", must_apply) < must_apply:
+        spot.child("attempts").refuse(
+            "impossible_budget",
+            f"the plan allows {plan['attempts']} attempts, and {must_apply} orders may not fail",
+            f"write at least {must_apply}",
+        )
+    for draft in drafts:
+        if "budget" in draft.refused:
+            continue
+        _check_ceilings(draft, plan)
+        _check_hold(draft, plan)
+
+
+def _check_ceilings(draft: Draft, plan: Mapping[str, int]) -> None:
+    spot = draft.spot.child("budget")
+    for dimension, ceiling in draft.budget.ceilings.items():
+        if dimension in plan and ceiling > plan[dimension]:
+            spot_of(spot, dimension).refuse(
+                "impossible_budget",
+                f"the order's ceiling of {dimension} is {ceiling}, the plan's is {plan[dimension]}",
+                "lower the order's ceiling or raise the plan's",
+            )
+        _check_currency(spot_of(spot, dimension), dimension, plan, "plan")
+
+
+def _check_hold(draft: Draft, plan: Mapping[str, int]) -> None:
+    own = draft.budget.ceilings
+    if draft.attempt_time_us is not None and "attempt_time" not in draft.refused:
+        _check_fits(draft.spot.child("attempt_time"), "time_us", draft.attempt_time_us, own, plan)
+    spot = draft.spot.child("budget").child("per_attempt")
+    for dimension, amount in draft.budget.per_attempt.items():
+        place = spot_of(spot, dimension)
+        _check_fits(place, dimension, amount, own, plan)
+        _check_currency(place, dimension, own, "order")
+        _check_currency(place, dimension, plan, "plan")
+
+
+def _check_fits(spot: Spot, dimension: str, amount: int, own: Mapping[str, int], plan: Mapping[str, int]) -> None:
+    for level, whose in ((own, "order's"), (plan, "plan's")):
+        if dimension in level and amount > level[dimension]:
+            spot.refuse(
+                "impossible_budget",
+                f"one attempt holds {amount} of {dimension}, the {whose} ceiling is {level[dimension]}",
+                f"let one attempt hold less, or raise the {whose} ceiling",
+            )
+
+
+def _check_currency(spot: Spot, dimension: str, level: Mapping[str, int], whose: str) -> None:
+    named = _currencies(level)
+    if dimension.startswith(MONEY_PREFIX) and named and dimension not in named:
+        words = ", ".join(sorted(name.removeprefix(MONEY_PREFIX) for name in named))
+        spot.refuse(
+            "impossible_budget",
+            f"the {whose}'s budget names {words} only, so nothing can be held in "
+            f"{dimension.removeprefix(MONEY_PREFIX)}",
+            f"add the currency to the {whose}'s budget",
+        )

@@ -1,0 +1,54 @@
+"""Records of accounting: ceilings, holds and their one ending (W18, C21)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fencepost.core.records.common import Amounts, Count, Text
+from fencepost.core.records.envelope import Body, record_kind
+
+
+@record_kind("budget_ceiling_set", 1, "W18")
+class BudgetCeilingSet(Body, frozen=True):
+    """An account's ceilings from now on. A dimension that is not named is counted but not limited."""
+
+    ceilings: Amounts
+    note: Text = ""
+
+
+@record_kind("hold_settled", 1, "W18", "C21")
+class HoldSettled(Body, frozen=True):
+    """A hold ends: what was used is charged, the rest is free again, in one step.
+
+    `credited` takes back an attempt that an activation charged (a planned pause costs none, lifecycle 8).
+    """
+
+    charged: Amounts
+    basis: Literal["receipts", "expiry", "holder_gone", "stopped", "proved_deadline"]
+    receipts: tuple[str, ...] = ()
+    credited: Amounts = {}
+    flagged: bool = False  # charged conservatively, not from a receipt
+
+
+@record_kind("hold_released", 1, "W18", "W2")
+class HoldReleased(Body, frozen=True):
+    """A reservation that was never activated gives everything back."""
+
+    reason: str
+
+
+@record_kind("hold_unsettled", 1, "W18")
+class HoldUnsettled(Body, frozen=True):
+    """Known dimensions are settled, the named ones stay held until their facts come or a deadline is proved."""
+
+    dimensions: tuple[str, ...]
+    freed: tuple[str, ...]
+    settle_by_us: Count
+
+
+@record_kind("hold_adjusted", 1, "W18", "W17")
+class HoldAdjusted(Body, frozen=True):
+    """A receipt came after the hold's end: booked once, against that hold."""
+
+    charged: Amounts
+    receipts: tuple[str, ...]

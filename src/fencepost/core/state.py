@@ -1,0 +1,288 @@
+"""What the fold of a stream's records looks like: one frozen value per subject.
+
+A subject's value changes only in `core.evolve`, by exactly one version per record that touches it. Values are
+caches: everything in them comes from records, and `journal replay` rebuilds them from nothing. `FOLD_VERSION`
+goes up whenever a value's shape or meaning changes; a store with another one is rebuilt.
+
+Accounts are part of the value whose budget they are (scope, plan, order), because they change together with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from fencepost.core.records.plan import Acceptance, Retry
+
+FOLD_VERSION = 1
+
+SCOPE = "scope"
+AUTHORITY = "authority"
+DOMAIN = "main"  # first value of a scope's clock domain
+CLOCK = f"clock:{DOMAIN}"
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t"):
+    """Base of all values. `version` is 1 after the record that created the subject."""
+
+    version: int
+
+
+class Account(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Ceiling, held and charged per dimension. `available = ceiling - held - charged`, the only signed figure."""
+
+    ceiling: dict[str, int] = {}
+    held: dict[str, int] = {}
+    charged: dict[str, int] = {}
+
+
+class ScopeState(Value, frozen=True, tag="scope"):
+    scope: str
+    store_id: str
+    clock: str  # subject of its clock domain
+    account: Account = Account()
+
+
+class PrincipalState(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: str
+    name: str
+    assurance: str
+    public_key: str
+
+
+class GrantState(msgspec.Struct, frozen=True, omit_defaults=True):
+    chain: str
+    audience: str
+    operations: tuple[str, ...]
+    expires_us: int | None = None
+    revoked: bool = False
+
+
+class AuthorityState(Value, frozen=True, tag="authority"):
+    """The constitution in force, and everyone enrolled and granted under it."""
+
+    constitution_version: int
+    constitution: str
+    vocabulary: str
+    constitution_seq: int
+    principals: dict[str, PrincipalState] = {}
+    grants: dict[str, GrantState] = {}
+
+
+class DecisionState(Value, frozen=True, tag="decision"):
+    allow: bool
+    rule: str
+    reason: str
+    constitution_version: int
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One source's chain within one boot. Logical time is `anchor_logical_us` plus the ticks since the anchor."""
+
+    boot_id: str
+    anchor_logical_us: int
+    anchor_utc_us: int
+    anchor_tick: int
+    last_tick: int
+    last_seq: int
+
+
+class ClockState(Value, frozen=True, tag="clock"):
+    domain: str
+    state: str  # of machines.CLOCK_DOMAIN
+    logical_us: int  # domain time: the greatest accepted
+    uncertainty_us: int
+    last_seq: int  # of the last accepted observation
+    sources: dict[str, Source] = {}
+    grace_from_us: int = 0
+    grace_until_us: int = 0
+    quarantined_seq: int = 0
+
+
+class PlanState(Value, frozen=True, tag="plan"):
+    plan: str
+    name: str
+    revision: int
+    content: str
+    record_seq: int
+    recovery: str
+    submitted_us: int
+    orders: int
+    open: int  # orders that have not ended
+    account: Account
+    applied: int = 0
+    lost: int = 0  # ended, may not fail, not applied
+    deadline_us: int | None = None
+    cancel: str = ""  # reason of the accepted cancel
+    cancel_position: int = -1  # last order that it has reached
+    cancel_done: bool = True
+    ended_us: int | None = None
+
+
+class NameState(Value, frozen=True, tag="name"):
+    """Which plan a name means. Uniqueness of the open plan is decided here, under the stream's lock."""
+
+    name: str
+    newest: str
+    open: str | None
+
+
+class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What deciders need of the spec on every step, so that they need not read it again."""
+
+    work_kind: str
+    classification: str
+    attempt_time_us: int
+    hold: dict[str, int]
+    hold_least: dict[str, int]
+    accept: Acceptance
+    effects: str
+    recovery: str
+    outputs: tuple[str, ...]
+    may: tuple[str, ...]
+    submitter: str
+    constitution_version: int
+    organization_epoch: int
+    repository: str
+    input_set: str
+    priority: str = "normal"
+    retry: Retry | None = None
+
+
+class GroupState(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """Progress of one dependency group, as counts: the verdict is a function of the multiset of outcomes."""
+
+    kind: str
+    total: int
+    satisfied: int = 0
+    unsatisfied: int = 0
+
+
+class OrderState(Value, frozen=True, tag="order"):
+    order: str
+    plan: str | None
+    task: str
+    position: int
+    lineage: str
+    spec: str
+    contract: str
+    spec_seq: int
+    state: str  # of machines.WORK_ORDER
+    reason: str
+    terms: Terms
+    accounts: tuple[str, ...]  # subjects, from the scope down to this order
+    account: Account
+    submitted_us: int
+    moved_us: int  # logical time of the last move
+    may_fail: bool = False
+    parent: str | None = None
+    replaces: str | None = None
+    groups: tuple[GroupState, ...] = ()
+    generation: int = 0
+    ordinal: int = 0
+    failures: int = 0
+    yields: int = 0
+    attempt: str | None = None  # the live one, or the last
+    ready_us: int = 0
+    retry_due_us: int = 0
+    result_seq: int = 0  # of the result that the last application judged
+    application_seq: int = 0
+    dependents: int = 0  # edges that name this order; the next edge's position
+    told: int = -1  # last edge position whose dependent has been told of the end
+    told_done: bool = True
+    replaced_by: str | None = None
+    effect_open: bool = False
+    effect_applied: bool = False
+
+
+class AttemptState(Value, frozen=True, tag="attempt"):
+    attempt: str
+    order: str
+    plan: str | None
+    ordinal: int
+    generation: int
+    fence: int
+    state: str  # of machines.ATTEMPT
+    reason: str
+    worker: str
+    host: str
+    boot_id: str
+    hold: str
+    claim: str  # digest of the claim's last revision, chained (C2)
+    reserved_us: int
+    activation_deadline_us: int
+    reservation_seq: int
+    lease_us: int = 0  # end of the lease, 0 before activation
+    activated_us: int = 0
+    ended_us: int = 0
+    input_set: str = ""
+    descriptor_seq: int = 0
+    result_seq: int = 0
+    result: str = ""  # facts digest
+    verification_seq: int = 0
+    verification: str = ""  # outcome
+    application_seq: int = 0
+    late: tuple[tuple[str, str], ...] = ()  # (what, digest) kept as late records
+
+
+class HoldState(Value, frozen=True, tag="hold"):
+    hold: str
+    attempt: str
+    order: str
+    accounts: tuple[str, ...]
+    state: str  # of machines.BUDGET_HOLD
+    held: dict[str, int]  # what it still holds
+    charged: dict[str, int] = {}
+    settle_by_us: int = 0
+    basis: str = ""
+    receipts: tuple[str, ...] = ()
+
+
+class WorkerState(Value, frozen=True, tag="worker"):
+    worker: str
+    host: str
+    boot_id: str
+    pid: int
+    enrolled_us: int
+    renewed_us: int = 0
+
+
+AnyValue = (
+    ScopeState
+    | AuthorityState
+    | DecisionState
+    | ClockState
+    | PlanState
+    | NameState
+    | OrderState
+    | AttemptState
+    | HoldState
+    | WorkerState
+)
+
+_DECODER: msgspec.json.Decoder[AnyValue] = msgspec.json.Decoder(AnyValue, strict=True)
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+def encode_value(value: Value) -> bytes:
+    """Deterministic bytes of a value: equal values give equal bytes, in any process (W21)."""
+    return _ENCODER.encode(value)
+
+
+def decode_value(data: bytes) -> Any:
+    return _DECODER.decode(data)
+
+
+def name_subject(name: str) -> str:
+    return f"name:{name}"
+
+
+def decision_subject(digest: str) -> str:
+    return f"decision:{digest}"
+
+
+class View(Protocol):
+    """State as a decider sees it under the stream's lock, earlier commands of the group included."""
+
+    def get(self, subject: str) -> Any | None: ...

@@ -1,0 +1,198 @@
+"""What people and programs are shown: documents made of states, as pure functions.
+
+The documents are contracts (`product.md`); they only grow. Every one of them is true at a source sequence, which its
+caller knows, and every pending item in them carries its stable reason code (W13, W28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.core.amounts import DIMENSIONS, MONEY, available
+from fencepost.core.machines import ENDED, WORK_ORDER
+from fencepost.core.reasons import WAITS_AND_ENDS, fill
+from fencepost.core.records.attempt import ResultFacts
+from fencepost.core.state import Account, AttemptState, ClockState, HoldState, OrderState, PlanState, Source
+
+
+def amounts_document(amounts: Mapping[str, int]) -> dict[str, Any]:
+    """Amounts in the documents' form: fixed dimensions always present, money as a table by currency."""
+    document: dict[str, Any] = {dimension: amounts.get(dimension, 0) for dimension in DIMENSIONS}
+    document["money_micros"] = {
+        dimension.removeprefix(MONEY): amounts[dimension]
+        for dimension in sorted(amounts)
+        if dimension.startswith(MONEY) and amounts[dimension]
+    }
+    return document
+
+
+def order_document(order: OrderState, facts: ResultFacts | None) -> dict[str, Any]:
+    """An order; `facts` are those of its applied result, None while there is none."""
+    artifacts = facts.artifacts if facts is not None and order.state == "applied" else ()
+    return {
+        "name": order.task,
+        "id": order.order,
+        "state": order.state,
+        "reason": order.reason,
+        "attempts": order.account.charged.get("attempts", 0),
+        "charged": amounts_document(order.account.charged),
+        "artifacts": [
+            {"path": artifact.path, "digest": artifact.digest, "bytes": artifact.bytes} for artifact in artifacts
+        ],
+        "effects": [],
+        "plan": order.plan,
+        "may_fail": order.may_fail,
+        "attempt": order.attempt,
+        "replaces": order.replaces,
+        "replaced_by": order.replaced_by,
+        "failures": order.failures,
+        "retry_due_us": order.retry_due_us if order.state == "retry_wait" else None,
+        "version": order.version,
+    }
+
+
+def plan_outcome(plan: PlanState, orders: Sequence[OrderState]) -> str:
+    """`open`, `done`, `failed`, or `waiting` when only a person can move what is left."""
+    if plan.open == 0:
+        return "done" if plan.lost == 0 else "failed"
+    return "waiting" if only_a_person_can_move(orders) else "open"
+
+
+def only_a_person_can_move(orders: Sequence[OrderState]) -> bool:
+    """Whether something has not ended and everything that has not waits, directly or not, for a person."""
+    pending = [order for order in orders if order.state not in ENDED]
+    if not pending:
+        return False
+    waiting = [order for order in pending if waits_for_person(order)]
+    return bool(waiting) and all(waits_for_person(order) or order.state == "blocked_dependency" for order in pending)
+
+
+def waits_for_person(order: OrderState) -> bool:
+    """Whether the order's own reason says that a person must act (exit code 9)."""
+    row = WAITS_AND_ENDS.get(order.reason)
+    return order.state not in ENDED and row is not None and row.exit_code == 9
+
+
+def plan_document(plan: PlanState, outcome: str) -> dict[str, Any]:
+    return {
+        "plan": plan.plan,
+        "name": plan.name,
+        "outcome": outcome,
+        "revision": plan.revision,
+        "digest": plan.content,
+        "orders": plan.orders,
+        "open": plan.open,
+        "applied": plan.applied,
+        "lost": plan.lost,
+        "cancel": plan.cancel or None,
+        "deadline_us": plan.deadline_us,
+        "submitted_us": plan.submitted_us,
+        "ended_us": plan.ended_us,
+        "charged": amounts_document(plan.account.charged),
+    }
+
+
+def attempt_document(attempt: AttemptState) -> dict[str, Any]:
+    return {
+        "attempt": attempt.attempt,
+        "order": attempt.order,
+        "ordinal": attempt.ordinal,
+        "state": attempt.state,
+        "reason": attempt.reason,
+        "fence": attempt.fence,
+        "generation": attempt.generation,
+        "worker": attempt.worker,
+        "host": attempt.host,
+        "reserved_us": attempt.reserved_us,
+        "activated_us": attempt.activated_us or None,
+        "lease_until_us": attempt.lease_us or None,
+        "ended_us": attempt.ended_us or None,
+        "claim": attempt.claim,
+        "verification": attempt.verification or None,
+        "late": [{"what": what, "digest": digest} for what, digest in attempt.late],
+        "records": {
+            "reservation": attempt.reservation_seq,
+            "descriptor": attempt.descriptor_seq or None,
+            "result": attempt.result_seq or None,
+            "verification": attempt.verification_seq or None,
+            "application": attempt.application_seq or None,
+        },
+    }
+
+
+def account_document(subject: str, account: Account) -> dict[str, Any]:
+    dimensions = sorted({*account.ceiling, *account.held, *account.charged})
+    return {
+        "account": subject,
+        "dimensions": {
+            dimension: {
+                "ceiling": account.ceiling.get(dimension),
+                "held": account.held.get(dimension, 0),
+                "charged": account.charged.get(dimension, 0),
+                "available": available(account, dimension),
+            }
+            for dimension in dimensions
+        },
+    }
+
+
+def hold_document(hold: HoldState) -> dict[str, Any]:
+    return {
+        "hold": hold.hold,
+        "attempt": hold.attempt,
+        "state": hold.state,
+        "held": hold.held,
+        "charged": hold.charged,
+        "basis": hold.basis or None,
+        "receipts": list(hold.receipts),
+    }
+
+
+def why(order: OrderState, *, ready_behind: int = 0) -> dict[str, Any]:
+    """Why the order is where it is: the code, one sentence, and the command that would help (X3)."""
+    row = WAITS_AND_ENDS.get(order.reason)
+    detail = {"subject": order.task}
+    sentence = fill(row.sentence, detail) if row is not None else f"It is {order.state}."
+    following = fill(row.next_step, detail) if row is not None else "fencepost order show"
+    return {
+        "name": order.task,
+        "id": order.order,
+        "state": order.state,
+        "reason": order.reason,
+        "message": sentence,
+        "next": following.replace("NAME", order.task),
+        "ended": order.state in ENDED,
+        "behind": ready_behind,
+    }
+
+
+def may_show(state: str) -> tuple[str, ...]:
+    """The reason codes that a nonterminal state of a work order may show."""
+    return WORK_ORDER.reasons.get(state, ())
+
+
+def clock_document(clock: ClockState, utc_us: int) -> dict[str, Any]:
+    return {
+        "domain": clock.domain,
+        "state": clock.state,
+        "logical_us": clock.logical_us,
+        "utc_us": utc_us,
+        "behind_us": max(utc_us - clock.logical_us, 0),
+        "uncertainty_us": clock.uncertainty_us,
+        "observation": clock.last_seq,
+        "quarantined": clock.quarantined_seq or None,
+        "grace_until_us": clock.grace_until_us if clock.grace_until_us > clock.logical_us else None,
+        "sources": {name: _source_document(source) for name, source in sorted(clock.sources.items())},
+    }
+
+
+def _source_document(source: Source) -> dict[str, Any]:
+    return {
+        "boot_id": source.boot_id,
+        "anchor_logical_us": source.anchor_logical_us,
+        "anchor_utc_us": source.anchor_utc_us,
+        "anchor_tick_us": source.anchor_tick,
+        "last_tick_us": source.last_tick,
+        "observation": source.last_seq,
+    }

@@ -1,0 +1,242 @@
+"""The kernel of one scope: the writer, the reader, and the anchors that it leaves outside the store.
+
+It is handed everything it uses. Whoever holds one *is* the kernel; executors never do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from fencepost.core.anchor import Checkpoint
+from fencepost.core.commands import AnyCommand, GrantDraft, OpenScope, PrincipalDraft, Reading, Request
+from fencepost.core.grants import Caveat, chain_digest, issue
+from fencepost.core.ids import IdSource
+from fencepost.core.limits import FIRST_VALUES, Limits
+from fencepost.core.schemas import registry_digest
+from fencepost.core.state import FOLD_VERSION
+from fencepost.core.vocabulary import ACTIONS, HUMAN_PRINCIPAL, SERVICE_PRINCIPALS
+from fencepost.kernel import replay
+from fencepost.kernel.identities import Identities, Identity
+from fencepost.kernel.read import Reader
+from fencepost.kernel.receipts import Receipt
+from fencepost.kernel.write import Writer
+from fencepost.ports.authority import CHECKPOINT_SIGNER, Authority, Keyring
+from fencepost.ports.clock import Clock
+from fencepost.ports.entropy import Entropy
+from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.journal import Head, Journal, Stream
+from fencepost.ports.ledger import SafetyLedger
+from fencepost.ports.wakeups import Wakeups
+
+STREAM = "main"
+
+
+class Kernel:
+    """One scope of one store, open for reading and writing. Safe for use from any thread."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        scope: str,
+        clock: Clock,
+        entropy: Entropy,
+        authority: Authority,
+        keyring: Keyring,
+        ledger: SafetyLedger,
+        wakeups: Wakeups,
+        limits: Limits = FIRST_VALUES,
+    ) -> None:
+        broken = limits.check()
+        if broken:
+            raise ValueError(f"these limits contradict each other: {'; '.join(broken)}")
+        self.journal = journal
+        self.stream = Stream(scope, STREAM)
+        self.clock = clock
+        self.entropy = entropy
+        self.limits = limits
+        self.wakeups = wakeups
+        self.keyring = keyring
+        self.ledger = ledger
+        self._authority = authority
+        self.reader = Reader(journal, self.stream)
+        self._writer = Writer(journal, self.stream, clock, entropy, authority, limits, committed=self._committed)
+        self._identities: Identities | None = None
+        self._anchor_lock = threading.Lock()
+        self._anchored = 0
+
+    @property
+    def scope(self) -> str:
+        return self.stream.scope
+
+    def open(self) -> None:
+        """Make the scope if it is new; rebuild caches that an older fold left. Idempotent, also for several at once."""
+        with self.journal.snapshot() as reads:
+            head = reads.head(self.stream)
+        if head.seq and head.fold_version > FOLD_VERSION:
+            raise StorageMismatch(
+                f"its caches were folded by version {head.fold_version}, this program has {FOLD_VERSION}",
+                next_step="use the newer fencepost",
+            )
+        if head.seq and head.fold_version < FOLD_VERSION:
+            replay.rebuild(self.journal, self.stream)
+        if not head.seq:
+            receipt = self._writer.write(self._genesis())
+            if receipt.refusal is not None and receipt.refusal.code not in ("scope_open", "operation_collision"):
+                receipt.required()
+        self._anchored = head.seq
+        self.identity(HUMAN_PRINCIPAL)
+
+    def _genesis(self) -> Request:
+        """The first command: constitution, principals with their keys, one grant each, and the first reading."""
+        now = self.clock.read()
+        ids = IdSource(self.entropy.seed(), now.utc_us)
+        constitution = self._authority.constitution
+        kinds = {HUMAN_PRINCIPAL: "human", **SERVICE_PRINCIPALS}
+        pairs = tuple(sorted(action.pair for action in ACTIONS))
+        root = self.keyring.grant_root(scope=self.scope, epoch=0)
+        principals = []
+        grants = []
+        for name, kind in kinds.items():
+            principal = ids.next("principal")
+            grant = ids.next("grant")
+            operations = pairs if kind == "human" else _operations_of(name)
+            token = issue(root, grant, (Caveat(audience=principal, operations=operations),))
+            principals.append(
+                PrincipalDraft(
+                    principal=principal,
+                    kind=kind,  # type: ignore[arg-type]  # the vocabulary's kinds are the records' kinds
+                    name=name,
+                    public_key=self.keyring.public_key(name).hex(),
+                    assurance="session" if kind == "human" else "service",
+                )
+            )
+            grants.append(GrantDraft(grant=grant, chain=chain_digest(token), audience=principal, operations=operations))
+        command = OpenScope(
+            scope=self.scope,
+            store_id=self.journal.info.store_id,
+            schema_registry=registry_digest(),
+            constitution_version=constitution.version,
+            constitution=constitution.text_digest,
+            vocabulary=constitution.vocabulary_digest,
+            policies=constitution.texts["constitution.cedar"],
+            schema=constitution.texts["vocabulary.cedarschema"],
+            principals=tuple(principals),
+            grants=tuple(grants),
+            reading=Reading(
+                source=now.source,
+                boot_id=now.boot_id,
+                utc_us=now.utc_us,
+                tick_us=now.tick_us,
+                uncertainty_us=now.uncertainty_us,
+            ),
+        )
+        human = principals[0]
+        return Request(
+            command=command,
+            key=f"open:{self.scope}",
+            principal=human.principal,
+            grant=grants[0].chain,
+            assurance="session",
+        )
+
+    def identity(self, name: str) -> Identity:
+        """A principal of this scope by name. Raises FencepostError when the scope is not open or has none such."""
+        if self._identities is None:
+            with self.reader.look() as look:
+                state = look.authority()
+            if state is None:
+                raise FencepostError(f"scope {self.scope} has not been opened", next_step="fencepost init")
+            self._identities = Identities(state)
+        try:
+            return self._identities.named(name)
+        except KeyError:
+            raise FencepostError(f"{name} is not enrolled in scope {self.scope}") from None
+
+    def request(self, name: str, command: AnyCommand, key: str | None = None) -> Request:
+        """A request of one of the scope's own principals; without a key, a fresh one."""
+        identity = self.identity(name)
+        return Request(
+            command=command,
+            key=key or f"k:{self.entropy.seed().hex()}",
+            principal=identity.principal,
+            grant=identity.grant,
+            assurance=identity.assurance,  # type: ignore[arg-type]  # enrolled assurances are the registered ones
+        )
+
+    def write(self, request: Request) -> Receipt:
+        return self._writer.write(request)
+
+    def write_many(self, requests: Sequence[Request]) -> list[Receipt]:
+        return self._writer.write_many(requests)
+
+    async def write_async(self, request: Request) -> Receipt:
+        return await self._writer.write_async(request)
+
+    def _committed(self, head: Head, _records: int) -> None:
+        self.wakeups.notify()
+        if head.seq - self._anchored >= self.limits.checkpoint_interval_records:
+            self.anchor(head)
+
+    def anchor(self, head: Head | None = None) -> None:
+        """Sign the stream's head into the safety ledger."""
+        if head is None:
+            with self.journal.snapshot() as reads:
+                head = reads.head(self.stream)
+        with self._anchor_lock:
+            if head.seq <= self._anchored:
+                return
+            self.ledger.append(
+                Checkpoint(
+                    store_id=self.journal.info.store_id,
+                    scope=self.stream.scope,
+                    stream=self.stream.name,
+                    epoch=head.epoch,
+                    sequence=head.seq,
+                    digest=head.digest,
+                    signed_utc_us=self.clock.read().utc_us,
+                )
+            )
+            self._anchored = head.seq
+
+    def verify(self) -> replay.Verified:
+        return replay.verify(self.journal, self.stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
+
+    def close(self) -> None:
+        """Drain the writer, leave an anchor if anything was written, release the store."""
+        self._writer.close()
+        self.anchor()
+        self.wakeups.close()
+        self.journal.close()
+
+
+def _operations_of(name: str) -> tuple[str, ...]:
+    """What a service's grant names: exactly the commands that its part of the system issues (W12)."""
+    return tuple(sorted(SERVICE_OPERATIONS[name]))
+
+
+SERVICE_OPERATIONS: dict[str, frozenset[str]] = {
+    "scheduler": frozenset({"propagate_readiness/work_order"}),
+    "dispatcher": frozenset(
+        {
+            "reserve_attempt/work_order",
+            "activate_attempt/attempt",
+            "renew_lease/attempt",
+            "expire_attempt/attempt",
+            "prove_holder_gone/attempt",
+        }
+    ),
+    "sampler": frozenset({"sample_clock/clock_domain"}),
+    "prover": frozenset({"prove_clock_deadline/clock_domain"}),
+    "executor": frozenset({"append_event/attempt", "report_result/attempt"}),
+    "verifier": frozenset({"record_verification/attempt"}),
+    "reducer": frozenset(
+        {
+            "apply_result/work_order",
+            "propagate_readiness/work_order",
+            "reexamine_work/work_order",
+            "enforce_deadline/plan",
+        }
+    ),
+}

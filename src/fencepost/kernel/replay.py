@@ -1,0 +1,254 @@
+"""Replay and verification: the whole journal folded again from nothing, and compared with what is kept beside it.
+
+Verification checks bytes: form, digests, links, and the signed anchors outside the store. Replay also folds: the
+states that come out must be, byte for byte, those that live work left behind (W21, W24). Both stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from fencepost.core.chain import BrokenChain, Link, Where, fact_of, follow, open_record
+from fencepost.core.evolve import Edge, evolve
+from fencepost.core.ids import sha256_of
+from fencepost.core.index import rows_of
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.records import Record
+from fencepost.core.state import FOLD_VERSION, Value, encode_value
+from fencepost.ports.errors import IntegrityError
+from fencepost.ports.journal import EdgeRow, Head, IndexRow, Journal, Reads, StateRow, StoredRecord, Stream
+from fencepost.ports.ledger import SafetyLedger
+
+PAGE = 1_000
+
+
+class Replayed:
+    """The fold of a journal in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.edges: list[Edge] = []
+        self.link = Link(0, "")
+
+    def get(self, subject: str) -> Any | None:
+        return self.values.get(subject)
+
+    def put(self, subject: str, value: Value) -> None:
+        self.values[subject] = value
+
+    def add_edge(self, edge: Edge) -> None:
+        self.edges.append(edge)
+
+    def digest(self) -> str:
+        """The scope's projection digest: SHA-256 over (subject, digest of its state) in id order."""
+        return projection_digest((subject, encode_value(self.values[subject])) for subject in sorted(self.values))
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What verification found. `first_bad` is the first record that does not fit, None when all do."""
+
+    ok: bool
+    sequence: int
+    digest: str
+    first_bad: int | None = None
+    problem: str = ""
+    anchors: int = 0
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay found. `differs` names the first subject or row that is not what the records lead to."""
+
+    match: bool
+    sequence: int
+    projection_digest: str
+    differs: str = ""
+
+
+def projection_digest(states: Iterable[tuple[str, bytes]]) -> str:
+    total = hashlib.sha256()
+    for subject, data in states:
+        total.update(subject.encode())
+        total.update(b"\n")
+        total.update(sha256_of(data).encode())
+        total.update(b"\n")
+    return f"sha256:{total.hexdigest()}"
+
+
+def _pages(reads: Reads, stream: Stream) -> Iterator[StoredRecord]:
+    after = 0
+    while page := reads.records(stream, after, PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+def opened(
+    reads: Reads, stream: Stream, epoch: int, see: Callable[[Record, Link], None] | None = None
+) -> Iterator[Record]:
+    """Every record of a stream in order, its form, digest and link checked. Raises BrokenChain."""
+    link = Link(0, "")
+    where = Where(stream.scope, stream.name, epoch)
+    for stored in _pages(reads, stream):
+        if stored.seq != link.seq + 1:
+            raise BrokenChain(link.seq + 1, f"is missing; record {stored.seq} follows on {link.seq}")
+        record = open_record(stored.seq, stored.data)
+        link = follow(link, where, record, stored.data)
+        if see is not None:
+            see(record, link)
+        yield record
+
+
+def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public_key: bytes | None) -> Verified:
+    """Check the chain, the head, and every anchor of this stream, without folding."""
+    links: dict[int, str] = {}
+    anchors = [] if ledger is None else list(ledger.all(scope=stream.scope, stream=stream.name))
+    wanted = {anchor.sequence for anchor in anchors}
+    last = Link(0, "")
+
+    def see(_record: Record, link: Link) -> None:
+        nonlocal last
+        last = link
+        if link.seq in wanted:
+            links[link.seq] = link.digest
+
+    with journal.snapshot() as reads:
+        head = reads.head(stream)
+        try:
+            for _ in opened(reads, stream, head.epoch, see):
+                pass
+        except BrokenChain as error:
+            return Verified(ok=False, sequence=head.seq, digest=head.digest, first_bad=error.seq, problem=error.problem)
+    problem = _head_problem(head, last) or _signature_problem(ledger, public_key)
+    first_bad = last.seq + 1 if problem else None
+    for anchor in anchors:
+        if anchor.sequence > last.seq:
+            first_bad, problem = last.seq + 1, f"an anchor names record {anchor.sequence}, which is missing"
+            break
+        if links.get(anchor.sequence) != anchor.digest:
+            first_bad, problem = anchor.sequence, "its digest is not the one that was signed"
+            break
+    return Verified(
+        ok=not problem,
+        sequence=head.seq,
+        digest=head.digest,
+        first_bad=first_bad if problem else None,
+        problem=problem,
+        anchors=len(anchors),
+    )
+
+
+def _head_problem(head: Head, last: Link) -> str:
+    if head.seq == last.seq and head.digest == last.digest:
+        return ""
+    return f"the head names record {head.seq}, the records end at {last.seq}"
+
+
+def _signature_problem(ledger: SafetyLedger | None, public_key: bytes | None) -> str:
+    if ledger is None or public_key is None:
+        return ""
+    verdict = ledger.verify(public_key)
+    return "" if verdict.ok else f"the safety ledger: {verdict.first_bad}"
+
+
+def fold(reads: Reads, stream: Stream, to: int | None = None) -> Replayed:
+    """Fold the records up to sequence `to`, all of them for None. Raises IntegrityError."""
+    replayed = Replayed()
+    head = reads.head(stream)
+
+    def see(_record: Record, link: Link) -> None:
+        replayed.link = link
+
+    try:
+        for record in opened(reads, stream, head.epoch, see):
+            if to is not None and record.seq > to:
+                break
+            evolve(replayed, fact_of(record))
+    except (BrokenChain, CorruptHistory) as error:
+        raise IntegrityError(str(error), next_step="fencepost journal verify") from error
+    return replayed
+
+
+def compare(journal: Journal, stream: Stream) -> Compared:
+    """Replay from nothing and compare every state, index and edge row with what the store keeps."""
+    with journal.snapshot() as reads:
+        replayed = fold(reads, stream)
+        sequence = replayed.link.seq
+        digest = replayed.digest()
+        differs = (
+            _compare_states(reads, stream, replayed)
+            or _compare_index(reads, stream, replayed)
+            or _compare_edges(reads, stream, replayed)
+        )
+    return Compared(match=not differs, sequence=sequence, projection_digest=digest, differs=differs)
+
+
+def _compare_states(reads: Reads, stream: Stream, replayed: Replayed) -> str:
+    expected = iter(sorted(replayed.values))
+    after = ""
+    while page := reads.state_page(stream, after, "", PAGE):
+        for row in page:
+            subject = next(expected, None)
+            if subject != row.subject:
+                return f"state of {min(filter(None, (subject, row.subject)))}"
+            value = replayed.values[subject]
+            if row.data != encode_value(value) or row.version != value.version:
+                return f"state of {subject}"
+        after = page[-1].subject
+    rest = next(expected, None)
+    return f"state of {rest}" if rest is not None else ""
+
+
+def _index_rows(replayed: Replayed) -> list[IndexRow]:
+    rows = [IndexRow(*row) for value in replayed.values.values() for row in rows_of(value)]
+    return sorted(rows, key=lambda row: (row.stage, row.subject))
+
+
+def _compare_index(reads: Reads, stream: Stream, replayed: Replayed) -> str:
+    expected = iter(_index_rows(replayed))
+    after: tuple[str, str] | None = None
+    while page := reads.index_page(stream, after, PAGE):
+        for row in page:
+            wanted = next(expected, None)
+            if wanted != row:
+                return f"index row {row.stage} of {row.subject}"
+        after = (page[-1].stage, page[-1].subject)
+    rest = next(expected, None)
+    return f"index row {rest.stage} of {rest.subject}" if rest is not None else ""
+
+
+def _compare_edges(reads: Reads, stream: Stream, replayed: Replayed) -> str:
+    by_member: dict[str, list[Edge]] = {}
+    for edge in replayed.edges:
+        by_member.setdefault(edge.member, []).append(edge)
+    for member, edges in by_member.items():
+        if reads.edge_count(stream, member) != len(edges):
+            return f"edges of {member}"
+        after = -1
+        found: list[Edge] = []
+        while page := reads.edges(stream, member, after, PAGE):
+            found.extend(Edge(*row) for row in page)
+            after = page[-1].position
+        if found != edges:
+            return f"edges of {member}"
+    return ""
+
+
+def rebuild(journal: Journal, stream: Stream) -> Replayed:
+    """Fold the journal and put what comes out in the place of every cached row, in one transaction."""
+    with journal.transaction(stream) as transaction:
+        replayed = fold(transaction, stream)
+        transaction.replace_caches(
+            stream,
+            FOLD_VERSION,
+            [
+                StateRow(subject, value.version, encode_value(value))
+                for subject, value in sorted(replayed.values.items())
+            ],
+            _index_rows(replayed),
+            [EdgeRow(*edge) for edge in replayed.edges],
+        )
+        transaction.commit()
+    return replayed

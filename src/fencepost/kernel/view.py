@@ -1,0 +1,141 @@
+"""State under the lock: the store's caches, what this process remembers of them, and what the group has changed.
+
+`Memory` keeps recently used values between groups. It is valid while the stream's head is the one that this process
+wrote last; any other head empties it, and the values that are needed are read again. Values are never folded into a
+remembered one that might be old, and a subject is created only at version 1, so that nothing starts from a wrong base.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.core.chain import open_record
+from fencepost.core.decide import Decided
+from fencepost.core.evolve import Edge
+from fencepost.core.index import Row, difference
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.records import Body
+from fencepost.core.state import decode_value
+from fencepost.ports.journal import Cursor, Head, IndexRow, Reads, Stream
+
+VALUES_MAX = 8_192
+BODIES_MAX = 2_048
+
+
+class Memory:
+    """What a process remembers of one stream between groups."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        self.values: dict[str, Any] = {}
+        self.bodies: OrderedDict[int, Body] = OrderedDict()
+
+    def at(self, head: Head) -> None:
+        """Forget everything that may be old: somebody else has written since."""
+        if self.head != head:
+            self.values.clear()
+            self.head = head
+
+    def forget(self) -> None:
+        """After an error nobody knows what the store holds."""
+        self.values.clear()
+        self.head = None
+
+    def keep(self, head: Head, values: dict[str, Any], bodies: dict[int, Body]) -> None:
+        self.head = head
+        self.values.update(values)
+        if len(self.values) > VALUES_MAX:
+            for subject in list(self.values)[: len(self.values) - VALUES_MAX // 2]:
+                del self.values[subject]
+        self.bodies.update(bodies)
+        while len(self.bodies) > BODIES_MAX:
+            self.bodies.popitem(last=False)
+
+
+class GroupView:
+    """One group's view: answers of the store overlaid with what earlier commands of the group decided."""
+
+    def __init__(self, reads: Reads, stream: Stream, memory: Memory) -> None:
+        self._reads = reads
+        self._stream = stream
+        self._memory = memory
+        self.changed: dict[str, Any] = {}
+        self.bodies: dict[int, Body] = {}
+        self.index: dict[str, dict[str, Row | None]] = {}
+        self.edges_new: list[Edge] = []
+
+    def prefetch(self, subjects: Sequence[str]) -> None:
+        """Read many values in one go; those that do not exist are simply not there afterwards."""
+        missing = [subject for subject in dict.fromkeys(subjects) if subject not in self._memory.values]
+        if len(missing) > 1:
+            for subject, row in self._reads.states(self._stream, missing).items():
+                self._memory.values[subject] = decode_value(row.data)
+
+    def get(self, subject: str) -> Any | None:
+        value = self.changed.get(subject)
+        if value is not None:
+            return value
+        value = self._memory.values.get(subject)
+        if value is not None:
+            return value
+        row = self._reads.states(self._stream, (subject,)).get(subject)
+        if row is None:
+            return None
+        value = decode_value(row.data)
+        self._memory.values[subject] = value
+        return value
+
+    def due(
+        self, stage: str, now_us: int, limit: int, group: str | None, after: tuple[int, int, str] | None
+    ) -> Sequence[Row]:
+        mine = self.index.get(stage, {})
+        cursor = None if after is None else Cursor(*after)
+        found = self._reads.find_due(self._stream, stage, now_us, cursor, limit + len(mine), group)
+        rows = [Row(*row) for row in found if row.subject not in mine]
+        for row in mine.values():
+            if (
+                row is not None
+                and row.due_us <= now_us
+                and (group is None or row.group == group)
+                and (after is None or (row.due_us, row.rank, row.subject) > after)
+            ):
+                rows.append(row)
+        rows.sort(key=lambda row: (row.due_us, row.rank, row.subject))
+        return rows[:limit]
+
+    def edges(self, member: str, after_position: int, limit: int) -> Sequence[Edge]:
+        found = [Edge(*row) for row in self._reads.edges(self._stream, member, after_position, limit)]
+        if self.edges_new and len(found) < limit:
+            found += [e for e in self.edges_new if e.member == member and e.position > after_position]
+        return found[:limit]
+
+    def body(self, seq: int) -> Body:
+        body = self.bodies.get(seq) or self._memory.bodies.get(seq)
+        if body is not None:
+            return body
+        found = self._reads.records(self._stream, seq - 1, 1)
+        if not found or found[0].seq != seq:
+            raise CorruptHistory(f"record {seq} is named by the state and missing")
+        decoded: Body = open_record(seq, found[0].data).body
+        return decoded
+
+    def merge(self, decided: Decided) -> None:
+        """Take over what one command decided."""
+        for subject, value in decided.values.items():
+            put, delete = difference(self.get(subject), value)
+            for row in put:
+                self.index.setdefault(row.stage, {})[subject] = row
+            for stage, name in delete:
+                self.index.setdefault(stage, {})[name] = None
+            self.changed[subject] = value
+        for fact in decided.facts:
+            self.bodies[fact.seq] = fact.body
+        self.edges_new.extend(decided.edges)
+
+    def index_put(self) -> list[IndexRow]:
+        return [IndexRow(*row) for rows in self.index.values() for row in rows.values() if row is not None]
+
+    def index_delete(self) -> list[tuple[str, str]]:
+        return [(stage, subject) for stage, rows in self.index.items() for subject, row in rows.items() if row is None]

@@ -1,0 +1,209 @@
+"""The keys folder: made once whoever starts, never replaced once used, closed to others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fencepost.adapters.authority.keys import KeyFolder, verify_signature
+from fencepost.adapters.entropy import SystemEntropy
+from fencepost.core.vocabulary import HUMAN_PRINCIPAL, SERVICE_PRINCIPALS
+from fencepost.ports.authority import CHECKPOINT_SIGNER, KeyDamaged, KeysExposed
+from fencepost.ports.errors import StorageError
+from fencepost.testing.fakes import FakeEntropy, MemoryKeyring
+
+EVERY = (HUMAN_PRINCIPAL, *SERVICE_PRINCIPALS, CHECKPOINT_SIGNER)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "keys"
+
+
+def open_keys(folder: Path) -> KeyFolder:
+    return KeyFolder(folder, SystemEntropy())
+
+
+def test_every_principal_has_a_key_of_its_own(folder: Path) -> None:
+    keys = open_keys(folder)
+    keys.ensure()
+    assert len({keys.public_key(name) for name in EVERY}) == len(EVERY)
+    for name in EVERY:
+        signature = keys.sign(name, b"message")
+        assert verify_signature(keys.public_key(name), signature, b"message")
+        assert not verify_signature(keys.public_key(name), signature, b"another message")
+        assert not verify_signature(b"short", signature, b"message")
+        assert not verify_signature(keys.public_key(name), b"short", b"message")
+
+
+def test_files_and_folder_are_closed_to_others(folder: Path) -> None:
+    open_keys(folder).ensure()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_opening_again_gives_the_same_keys(folder: Path) -> None:
+    first = open_keys(folder)
+    first.ensure()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = open_keys(folder)
+    again.ensure()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert again.sign("reducer", b"m") == first.sign("reducer", b"m")
+
+
+def test_nothing_is_made_or_read_before_it_is_asked_for(folder: Path) -> None:
+    open_keys(folder)
+    assert not folder.exists()
+
+
+def test_root_keys_belong_to_scope_and_epoch(folder: Path) -> None:
+    keys = open_keys(folder)
+    places = [("default", 0), ("default", 1), ("other", 0), ("Ünlike/../x", 0), ("x" * 300, 0)]
+    roots = [keys.grant_root(scope=scope, epoch=epoch) for scope, epoch in places]
+    assert len(set(roots)) == len(places)
+    assert {len(root) for root in roots} == {32}
+    assert [open_keys(folder).grant_root(scope=scope, epoch=epoch) for scope, epoch in places] == roots
+    assert all(path.parent == folder for path in folder.parent.rglob("*") if path.is_file())
+
+
+_INITIALIZE = """
+import sys, time
+from pathlib import Path
+from fencepost.adapters.authority.keys import KeyFolder
+from fencepost.adapters.entropy import SystemEntropy
+keys = KeyFolder(Path(sys.argv[1]), SystemEntropy())
+sys.stdin.readline()
+keys.ensure()
+print(keys.public_key("reducer").hex(), keys.sign("reducer", b"m").hex(),
+    keys.grant_root(scope="s", epoch=0).hex())
+"""
+
+
+def test_four_processes_that_start_at_once_get_the_same_keys(folder: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _INITIALIZE, str(folder)],
+            env={"PYTHONPATH": ":".join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = {process.communicate(timeout=30)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    assert len(outputs) == 1
+    keys = open_keys(folder)
+    assert outputs == {
+        f"{keys.public_key('reducer').hex()} {keys.sign('reducer', b'm').hex()}"
+        f" {keys.grant_root(scope='s', epoch=0).hex()}\n"
+    }
+
+
+@pytest.mark.parametrize("left", [b"", b"fencepost 1 ed25519 00ff", b"\x00" * 100])
+def test_a_half_written_key_that_was_never_used_is_made_anew(folder: Path, left: bytes) -> None:
+    folder.mkdir(parents=True, mode=0o700)
+    half = folder / "signing-reducer.key"
+    half.write_bytes(left)
+    half.chmod(0o600)
+    (folder / ".signing-reducer.key.new").write_bytes(b"left by a crash")
+    keys = open_keys(folder)
+    assert verify_signature(keys.public_key("reducer"), keys.sign("reducer", b"m"), b"m")
+
+
+def test_a_whole_key_that_a_crash_left_without_its_id_is_kept(folder: Path) -> None:
+    public = open_keys(folder).public_key("reducer")
+    (folder / "signing-reducer.id").unlink()
+    assert open_keys(folder).public_key("reducer") == public
+
+
+@pytest.mark.parametrize("damage", ["missing", "half", "swapped", "foreign", "both swapped", "id"])
+def test_a_used_key_that_is_damaged_is_an_error_and_stays_as_it_is(folder: Path, damage: str) -> None:
+    open_keys(folder).ensure(["reducer", "prover"])
+    open_keys(folder.parent / "foreign").ensure(["reducer"])
+    path = folder / ("signing-reducer.id" if damage == "id" else "signing-reducer.key")
+    if damage == "missing":
+        path.unlink()
+    elif damage == "foreign":
+        path.write_bytes((folder.parent / "foreign" / path.name).read_bytes())
+    elif "swapped" in damage:
+        path.write_bytes((folder / "signing-prover.key").read_bytes())
+        if damage == "both swapped":
+            (folder / "signing-reducer.id").write_bytes((folder / "signing-prover.id").read_bytes())
+    else:
+        path.write_bytes(path.read_bytes()[:40])
+    before = {entry.name: entry.read_bytes() for entry in folder.iterdir()}
+    with pytest.raises(KeyDamaged):
+        open_keys(folder).sign("reducer", b"m")
+    assert {entry.name: entry.read_bytes() for entry in folder.iterdir()} == before
+
+
+def test_a_root_key_that_was_lost_is_not_replaced(folder: Path) -> None:
+    open_keys(folder).grant_root(scope="default", epoch=0)
+    (folder / "grants-default.0.key").unlink()
+    with pytest.raises(KeyDamaged):
+        open_keys(folder).grant_root(scope="default", epoch=0)
+
+
+def test_keys_that_others_can_read_are_refused(folder: Path) -> None:
+    open_keys(folder).ensure(["reducer"])
+    (folder / "signing-reducer.key").chmod(0o640)
+    with pytest.raises(KeysExposed):
+        open_keys(folder).sign("reducer", b"m")
+    (folder / "signing-reducer.key").chmod(0o600)
+    folder.chmod(0o755)
+    with pytest.raises(KeysExposed):
+        open_keys(folder).public_key("prover")
+
+
+def test_a_key_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> None:
+    open_keys(folder).ensure(["reducer"])
+    elsewhere = tmp_path / "elsewhere"
+    (folder / "signing-reducer.key").rename(elsewhere)
+    (folder / "signing-reducer.key").symlink_to(elsewhere)
+    with pytest.raises(StorageError):
+        open_keys(folder).sign("reducer", b"m")
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        open_keys(tmp_path / "file" / "keys").public_key("reducer")
+
+
+def test_public_keys_are_read_without_loading_the_signing_library(folder: Path) -> None:
+    open_keys(folder).ensure()
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from fencepost.adapters.authority.keys import KeyFolder\n"
+        "from fencepost.adapters.entropy import SystemEntropy\n"
+        "keys = KeyFolder(Path(sys.argv[1]), SystemEntropy()); keys.ensure()\n"
+        "print('cryptography' in sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(folder)],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "False\n"
+
+
+def test_entropy_is_fresh_and_the_fakes_repeat() -> None:
+    seeds = {SystemEntropy().seed() for _ in range(100)}
+    assert len(seeds) == 100
+    assert {len(seed) for seed in seeds} == {16}
+    one, same, other = FakeEntropy(1), FakeEntropy(1), FakeEntropy(2)
+    assert [one.seed(), one.seed()] == [same.seed(), same.seed()]
+    assert one.seed() != other.seed()
+    assert MemoryKeyring(1).public_key("a") == MemoryKeyring(1).public_key("a")
+    assert MemoryKeyring(1).grant_root(scope="a", epoch=0) != MemoryKeyring(1).grant_root(scope="a", epoch=1)
