@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.adapters.artifacts.outputs import Collected, CollectLimits, Output
+from fencepost.adapters.artifacts.outputs import CollectLimits
 from fencepost.adapters.artifacts.pack import Packs, PackWritten
 from fencepost.adapters.artifacts.store import FileArtifactStore
-from fencepost.adapters.workspace import HandedFile, Inputs, Workspace, Workspaces
+from fencepost.adapters.workspace import Workspaces
 from fencepost.core.planfile.patterns import Pattern, compile_pattern
 from fencepost.ports.errors import PathRefused
+from fencepost.ports.workspace import Collected, HandedFile, Inputs, Output, Workspace
 
 FIRST = "attempt_" + "0" * 31 + "1"
 SECOND = "attempt_" + "0" * 31 + "2"

@@ -21,55 +21,21 @@ import secrets
 import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from fencepost.adapters.artifacts import disk
 from fencepost.adapters.artifacts.manifest import PERMISSIONS
-from fencepost.adapters.artifacts.outputs import Collected, CollectLimits, Collector, Output, OutputProblem
+from fencepost.adapters.artifacts.outputs import CollectLimits, Collector
 from fencepost.adapters.artifacts.pack import Packs
 from fencepost.ports.artifacts import ArtifactStore, Classification
 from fencepost.ports.errors import PathRefused, StorageError
+from fencepost.ports.workspace import Collected, Inputs, Output, OutputProblem, Swept, Workspace
 
 ATTEMPTS_LISTED_MAX: Final = 100_000
 
 _ATTEMPT: Final = re.compile(r"[a-z]{1,16}_[0-9a-f]{32}")
 _FOLDERS: Final = ("workspace", "home", "tmp", "logs")
 _TRASH: Final = ".trash"
-
-
-class HandedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """An input from another order's outputs."""
-
-    path: str
-    digest: str
-    mode: Literal["0644", "0755"]
-
-
-class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a tree is laid out from: manifests of pinned files, then files handed over by other orders."""
-
-    manifests: tuple[str, ...] = ()
-    handed: tuple[HandedFile, ...] = ()
-
-
-class Workspace(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders of one attempt. `params_path` is None where the order has no params."""
-
-    attempt: str
-    path: Path
-    home: Path
-    tmp: Path
-    logs: Path
-    params_path: Path | None
-
-
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep did. `failed` holds the attempts whose files the system would not remove, and why."""
-
-    removed: tuple[str, ...]
-    failed: tuple[tuple[str, str], ...]
 
 
 class Workspaces:

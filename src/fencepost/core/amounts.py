@@ -7,13 +7,19 @@ counted but not limited there; if a level names any currency, a hold in another 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 
+from fencepost.core.shares import MONEY
 from fencepost.core.state import Account
 
-MONEY = "money_micros:"
 DIMENSIONS = ("attempts", "time_us", "tokens_input", "tokens_output", "calls")
 """The fixed dimensions; money adds one per ISO 4217 currency, named `money_micros:<code>`."""
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+def is_dimension(name: str) -> bool:
+    return name in DIMENSIONS or (name.startswith(MONEY) and _CURRENCY.fullmatch(name.removeprefix(MONEY)) is not None)
 
 
 def plus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
@@ -74,15 +80,3 @@ def foreign_currency(account: Account, need: Mapping[str, int]) -> str | None:
         if dimension.startswith(MONEY) and dimension not in named and need[dimension]:
             return dimension.removeprefix(MONEY)
     return None
-
-
-def share(ceiling: int, attempts: int) -> int:
-    """An attempt's share of a ceiling, rounded up."""
-    return -(-ceiling // max(attempts, 1))
-
-
-def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for part in parts:
-        result = plus(result, part)
-    return result

@@ -17,6 +17,7 @@ import msgspec
 from fencepost.adapters.artifacts import disk
 from fencepost.ports.artifacts import ArtifactSink, Classification, SourceChanged
 from fencepost.ports.errors import ContentTooLarge, PathRefused
+from fencepost.ports.workspace import Output, OutputProblem
 
 
 class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,35 +28,6 @@ class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes_max: int = 4 * 1024**3
     scanned_max: int = 1_000_000
     problems_max: int = 20
-
-
-class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """A collected output; its bytes are durable in the artifact store."""
-
-    path: str
-    mode: Literal["0644", "0755"]
-    digest: str
-    bytes: int
-
-
-class OutputProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an output was not taken; `path` is printable, empty where no single path is meant.
-
-    Codes: path_outside, not_regular, bad_path_name, source_changed, too_large, too_many, unreadable,
-    covers_pinned.
-    """
-
-    code: str
-    path: str
-    message: str
-
-
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """Outputs in bytewise order. With a problem the outputs are what could be kept all the same; where a
-    bound of the whole is passed (too_many, too_large without a path) nothing was kept."""
-
-    outputs: tuple[Output, ...]
-    problems: tuple[OutputProblem, ...]
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,8 @@
 """First values that follow from the ceilings, and budgets that nothing could ever run under.
 
 Rules (budget arithmetic): an attempt holds one attempt, its time limit, and in every other dimension that
-the order or the plan limits `per_attempt`: as written; else the order's ceiling over its attempts; else the
-plan's ceiling over the plan's attempts, or, if the plan does not limit attempts, over those of all its
-orders together. Quotients round up. A level that names any currency refuses the others, so an order that
-names its currencies holds in no other one.
+the order or the plan limits a share (`core.shares`). The plan's ceilings are shared by the plan's attempts, or,
+if the plan does not limit attempts, by those of all its orders together.
 
 Impossible is what could not start even if nothing else ran: a hold beyond a ceiling above it, an order's
 ceiling beyond the plan's, fewer attempts than orders that may not fail.
@@ -21,6 +19,7 @@ from fencepost.core.planfile.amounts import spot_of
 from fencepost.core.planfile.document import MONEY_PREFIX
 from fencepost.core.planfile.problems import Spot
 from fencepost.core.planfile.work import Draft
+from fencepost.core.shares import shares_of
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +28,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     budget: dict[str, int]
     attempt_time_us: int
     per_attempt: dict[str, int]
+    per_attempt_declared: dict[str, int]
 
 
 def attempts_of(draft: Draft, plan: Mapping[str, int]) -> int:
@@ -44,22 +44,13 @@ def allow(draft: Draft, plan: Mapping[str, int], *, plan_attempts: int) -> Allow
     if attempt_time_us is None:
         limits = [level["time_us"] for level in (ceilings, plan) if "time_us" in level]
         attempt_time_us = min([bounds.ATTEMPT_TIME_FIRST_US, *limits])
-    own_currencies = _currencies(ceilings)
-    per_attempt = dict(draft.budget.per_attempt)
-    for dimension, ceiling in ceilings.items():
-        if dimension not in ("attempts", "time_us"):
-            per_attempt.setdefault(dimension, _share(ceiling, ceilings["attempts"]))
-    for dimension, ceiling in plan.items():
-        if dimension in ("attempts", "time_us"):
-            continue
-        if dimension.startswith(MONEY_PREFIX) and own_currencies and dimension not in own_currencies:
-            continue
-        per_attempt.setdefault(dimension, _share(ceiling, plan_attempts))
-    return Allowance(budget=ceilings, attempt_time_us=attempt_time_us, per_attempt=per_attempt)
-
-
-def _share(ceiling: int, parts: int) -> int:
-    return -(-ceiling // parts)
+    declared = draft.budget.per_attempt
+    return Allowance(
+        budget=ceilings,
+        attempt_time_us=attempt_time_us,
+        per_attempt=shares_of(declared, ceilings, plan, plan_attempts).amounts,
+        per_attempt_declared=declared,
+    )
 
 
 def _currencies(level: Mapping[str, int]) -> frozenset[str]:

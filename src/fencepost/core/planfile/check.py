@@ -287,6 +287,7 @@ def _resolve_order(draft: Draft, plan: dict[str, int], plan_attempts: int, raise
         attempt_time_us=allowance.attempt_time_us,
         budget=allowance.budget,
         per_attempt=allowance.per_attempt,
+        per_attempt_declared=allowance.per_attempt_declared,
         retry=draft.retry,
         accept=draft.accept,
         priority=raised,

@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from fencepost.core.shares import MONEY
+
 Priority = Literal["low", "normal", "high"]
 Classification = Literal["public", "internal", "private"]
 Effects = Literal["none", "declared"]
@@ -35,7 +37,7 @@ RETRY_CLASSES: Final = ("executor", "transient_dependency", "validation")
 
 ENVIRONMENT_FIRST: Final = ("PATH", "LANG", "LC_*", "TZ")
 MAY_FIRST: Final = ("workspace.write",)
-MONEY_PREFIX: Final = "money_micros:"
+MONEY_PREFIX: Final = MONEY
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +113,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
     attempt_time_us: int
     budget: dict[str, int]
     per_attempt: dict[str, int]
+    per_attempt_declared: dict[str, int]
     retry: Retry | None
     accept: Accept
     priority: Priority

@@ -1,0 +1,209 @@
+"""The composition root: the only module that names a concrete adapter or database.
+
+A *home* is the folder `.fencepost/`: layout number, store, artifacts, packs, keys, workspaces, locks and wake-ups.
+`open_home` puts a kernel together over it; what is heavy (policy engine, keys, executor) is made when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from fencepost.adapters.artifacts.pack import Packs
+from fencepost.adapters.artifacts.schema import check_schema
+from fencepost.adapters.artifacts.store import FileArtifactStore
+from fencepost.adapters.authority.cedar import CedarAuthority
+from fencepost.adapters.authority.keys import KeyFolder
+from fencepost.adapters.clock import SystemClock
+from fencepost.adapters.durable import place_file, storage_errors
+from fencepost.adapters.entropy import SystemEntropy
+from fencepost.adapters.executors.command import CommandExecutor
+from fencepost.adapters.executors.environment import attempt_environment
+from fencepost.adapters.executors.log_reader import LogView, read_log
+from fencepost.adapters.ledger import FileLedger, ledger_places
+from fencepost.adapters.repository import find_root, open_repository
+from fencepost.adapters.wakeups import FolderWakeups
+from fencepost.adapters.workspace import Workspaces
+from fencepost.kernel.kernel import Kernel
+from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.repository import Repository
+from fencepost.services.means import Means
+from fencepost.services.worker import Worker
+from fencepost.storage import sqlite
+
+HOME_NAME = ".fencepost"
+LAYOUT = 1
+_FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
+_PRIVATE = 0o700
+
+
+class NoHome(FencepostError):
+    """There is no home here or above. Nothing was made."""
+
+    code = "no_home"
+
+
+class UnsupportedStore(FencepostError):
+    """The store URL names an engine that is not built yet, or cannot be read."""
+
+    code = "unsupported_feature"
+
+
+def find_home(start: Path) -> Path | None:
+    """The nearest `.fencepost/` upwards from `start`, not above the git root that `start` is in."""
+    start = Path(os.path.abspath(start))
+    root = find_root(start)
+    for folder in (start, *start.parents):
+        if (folder / HOME_NAME / "layout").is_file():
+            return folder / HOME_NAME
+        if folder == root:
+            return None
+    return None
+
+
+def home_for(start: Path) -> Path:
+    """Where a new home belongs: at the git root, else in the folder itself."""
+    start = Path(os.path.abspath(start))
+    root = find_root(start)
+    return (root if root is not None else start) / HOME_NAME
+
+
+def make_home(home: Path) -> bool:
+    """Make a home's folders and store, or complete them after a kill. Return whether it is new. Raises StorageError."""
+    fresh = not (home / "layout").is_file()
+    with storage_errors(home):
+        home.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name in _FOLDERS:
+            (home / name).mkdir(mode=_PRIVATE, exist_ok=True)
+    if not (home / ".gitignore").is_file():
+        place_file(home / ".gitignore", b"*\n")
+    store_id = SystemEntropy().seed().hex()
+    sqlite.create(home / "store.db", store_id, home / "locks").close()
+    if fresh:
+        place_file(home / "layout", f"{LAYOUT}\n".encode())
+    return fresh
+
+
+class App:
+    """One open home: the kernel of a scope, and everything round it. Close it when done."""
+
+    def __init__(self, home: Path, *, scope: str, environment: Mapping[str, str]) -> None:
+        layout = (home / "layout").read_text().strip() if (home / "layout").is_file() else ""
+        if not layout:
+            raise NoHome(f"there is no home at {home}", next_step="fencepost init")
+        if layout != str(LAYOUT):
+            raise StorageMismatch(f"{home} has layout {layout}, this program has {LAYOUT}")
+        self.home = home
+        self.environment = environment
+        entropy = SystemEntropy()
+        journal = sqlite.open(home / "store.db", home / "locks")
+        self.keys = KeyFolder(home / "keys", entropy)
+        self.ledger = FileLedger(
+            ledger_places(
+                store_id=journal.info.store_id,
+                home=home,
+                environment=environment,
+                user_home=Path(environment["HOME"]) if environment.get("HOME") else None,
+            ),
+            self.keys,
+        )
+        self.kernel = Kernel(
+            journal=journal,
+            scope=scope,
+            clock=SystemClock(entropy),
+            entropy=entropy,
+            authority=CedarAuthority(),
+            keyring=self.keys,
+            ledger=self.ledger,
+            wakeups=FolderWakeups(home / "wake"),
+        )
+        self._executor: CommandExecutor | None = None
+
+    @cached_property
+    def artifacts(self) -> FileArtifactStore:
+        return FileArtifactStore(self.home / "artifacts")
+
+    @cached_property
+    def packs(self) -> Packs:
+        return Packs(self.home / "packs", self.artifacts)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        return Workspaces(self.home, store=self.artifacts, packs=self.packs)
+
+    @property
+    def executor(self) -> CommandExecutor:
+        if self._executor is None:
+            self._executor = CommandExecutor()
+        return self._executor
+
+    def repository(self, folder: Path) -> Repository:
+        return open_repository(find_root(folder) or folder)
+
+    def worker(self, *, jobs: int, plan: str | None = None) -> Worker:
+        return Worker(self.means(), jobs=jobs, plan=plan)
+
+    def means(self) -> Means:
+        return Means(
+            kernel=self.kernel,
+            executor=self.executor,
+            artifacts=self.artifacts,
+            workspaces=self.workspaces,
+            locks=self.home / "locks",
+            environment=self._environment,
+            base_environment=self.environment,
+            read_log=self._read_log,
+            schema_problems=_schema_problems,
+        )
+
+    def log(self, path: Path) -> LogView:
+        """What is kept of a command's output at `path`, at any moment of its life."""
+        return read_log(str(path))
+
+    def close(self) -> None:
+        try:
+            self.kernel.close()
+        finally:
+            if self._executor is not None:
+                self._executor.close()
+
+    def _environment(
+        self,
+        names: Sequence[str],
+        *,
+        home: str,
+        temporary: str,
+        order: str,
+        attempt: str,
+        fence: int,
+        workspace: str,
+        repository: str,
+        params_path: str,
+    ) -> dict[str, str]:
+        return attempt_environment(
+            names,
+            self.environment,
+            bin_folder=str(Path(sys.executable).parent),
+            home=home,
+            temporary=temporary,
+            order=order,
+            attempt=attempt,
+            fence=fence,
+            workspace=workspace,
+            repository=repository,
+            params_path=params_path,
+        )
+
+    def _read_log(self, path: Path) -> tuple[int, bytes]:
+        try:
+            view = read_log(str(path))
+        except FileNotFoundError:
+            return 0, b""
+        return view.bytes_total, view.text()
+
+
+def _schema_problems(document: bytes, schema: bytes) -> Sequence[str]:
+    return [f"{problem.pointer or '/'}: {problem.message}" for problem in check_schema(document, schema)]

@@ -1,0 +1,111 @@
+"""The workspace port: the folders that one attempt works in, laid out from pinned inputs and read back.
+
+Nothing here is durable but what `collect` has stored. What an attempt leaves is foreign: it is read without following
+links and within bounds, and what cannot be kept is a typed problem, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from fencepost.ports.artifacts import Classification
+
+
+class HandedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An input from another order's outputs."""
+
+    path: str
+    digest: str
+    mode: Literal["0644", "0755"]
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a tree is laid out from: manifests of pinned files, then files handed over by other orders."""
+
+    manifests: tuple[str, ...] = ()
+    handed: tuple[HandedFile, ...] = ()
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of one attempt. `params_path` is None where the order has no params."""
+
+    attempt: str
+    path: Path
+    home: Path
+    tmp: Path
+    logs: Path
+    params_path: Path | None
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """A collected output; its bytes are durable in the artifact store."""
+
+    path: str
+    mode: Literal["0644", "0755"]
+    digest: str
+    bytes: int
+
+
+class OutputProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an output was not taken; `path` is printable, empty where no single path is meant.
+
+    Codes: path_outside, not_regular, bad_path_name, source_changed, too_large, too_many, unreadable,
+    covers_pinned.
+    """
+
+    code: str
+    path: str
+    message: str
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """Outputs in bytewise order. With a problem the outputs are what could be kept all the same; where a bound of
+    the whole is passed (too_many, too_large without a path) nothing was kept."""
+
+    outputs: tuple[Output, ...]
+    problems: tuple[OutputProblem, ...]
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep did. `failed` holds the attempts whose files the system would not remove, and why."""
+
+    removed: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+
+
+class Workspaces(Protocol):
+    """All workspaces of one home. Safe for several threads, each with attempts of its own."""
+
+    def prepare(self, *, attempt: str, inputs: Inputs, params: bytes | None = None) -> Workspace:
+        """Lay out the folders of an attempt anew. Raises PathRefused, ArtifactMissing, IntegrityError, StorageError."""
+        ...
+
+    def find(self, attempt: str) -> Workspace:
+        """The folders of an attempt, whether they exist or not."""
+        ...
+
+    def collect(
+        self, workspace: Workspace, declared: Callable[[str], bool], *, classification: Classification
+    ) -> Collected:
+        """Store the files of a workspace whose path is `declared`. Raises StorageError."""
+        ...
+
+    def prepare_verifier(
+        self, workspace: Workspace, *, inputs: Inputs, outputs: Sequence[Output]
+    ) -> Path | tuple[OutputProblem, ...]:
+        """A fresh folder with the inputs and then the outputs, or why not."""
+        ...
+
+    def discard(self, attempt: str) -> None:
+        """Remove all that an attempt left. Nothing there is fine. Raises StorageError."""
+        ...
+
+    def list_attempts(self) -> tuple[str, ...]: ...
+
+    def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
+        """Remove the folders of `among` without those of `keep`, which must have been read later than `among`."""
+        ...

@@ -1,0 +1,122 @@
+"""Live leases of one worker: renewed from a thread of their own, so that no work can hold a renewal up (C8).
+
+A renewal counts from the moment its request was sent. One that fails is unknown, not lost: the keeper goes on until
+the last confirmed end and stops the tree before it. A lease that the kernel refuses to renew is lost: its tree is
+stopped at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from fencepost.core.commands import Held, RenewLeases
+from fencepost.ports.errors import FencepostError
+from fencepost.ports.executor import STOP_GRACE_US, Running
+from fencepost.services.means import Means
+
+
+@dataclass(kw_only=True)
+class Lease:
+    """One live lease. `deadline_tick_us` is its last confirmed end on this host's clock."""
+
+    attempt: str
+    order: str
+    fence: int
+    deadline_tick_us: int
+    lost: str = ""
+    stopping: bool = False
+    running: Running | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bind(self, running: Running) -> None:
+        """Tie the lease to what runs under it; a lease that was lost meanwhile stops it at once."""
+        with self.lock:
+            self.running = running
+            running.confirm(self.deadline_tick_us)
+            if self.lost:
+                running.stop("lease_lost", STOP_GRACE_US)
+
+    def confirm(self, deadline_tick_us: int) -> None:
+        with self.lock:
+            self.deadline_tick_us = deadline_tick_us
+            if self.running is not None:
+                self.running.confirm(deadline_tick_us)
+
+    def lose(self, code: str) -> None:
+        with self.lock:
+            self.lost = code
+            if self.running is not None:
+                self.running.stop("lease_lost", STOP_GRACE_US)
+
+    def drain(self, grace_us: int) -> None:
+        """Stop what runs because its own worker wants to stop."""
+        with self.lock:
+            self.stopping = True
+            if self.running is not None:
+                self.running.stop("stopped", grace_us)
+
+
+class Leases:
+    """All live leases of one worker, and the thread that renews them."""
+
+    def __init__(self, means: Means, worker: str) -> None:
+        self._means = means
+        self._worker = worker
+        self._live: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew_until_stopped, name="fencepost-renewal", daemon=True)
+        self.failures = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def add(self, lease: Lease) -> None:
+        with self._lock:
+            self._live[lease.attempt] = lease
+
+    def remove(self, lease: Lease) -> None:
+        with self._lock:
+            self._live.pop(lease.attempt, None)
+
+    def all(self) -> list[Lease]:
+        with self._lock:
+            return list(self._live.values())
+
+    def run_once(self) -> int:
+        """Renew everything that is live in one command; return how many leases were renewed."""
+        leases = {lease.attempt: lease for lease in self.all() if not lease.lost}
+        if not leases:
+            return 0
+        sent_tick_us = self._means.reading().tick_us
+        held = tuple(Held(attempt=lease.attempt, fence=lease.fence) for lease in leases.values())
+        receipt = self._means.issue("dispatcher", RenewLeases(worker=self._worker, attempts=held))
+        if not receipt.ok:
+            return 0
+        deadline_tick_us = sent_tick_us + self._means.kernel.limits.lease_us
+        for attempt in receipt.result["renewed"]:
+            leases[attempt].confirm(deadline_tick_us)
+        for lost in receipt.result["lost"]:
+            leases[lost["attempt"]].lose(lost["code"])
+        return len(receipt.result["renewed"])
+
+    def check(self, live: set[str]) -> None:
+        """Stop at once whatever the state no longer calls live, without waiting for the next renewal."""
+        for lease in self.all():
+            if not lease.lost and lease.attempt not in live:
+                lease.lose("stale_fence")
+
+    def _renew_until_stopped(self) -> None:
+        interval_s = self._means.kernel.limits.renewal_us / 1_000_000
+        while not self._stop.wait(interval_s):
+            try:
+                self.run_once()
+            except FencepostError:
+                # Unknown is not lost: the keepers end their trees before the last confirmed end, and the next
+                # round asks again.
+                self.failures += 1

@@ -1,0 +1,80 @@
+"""The recover stage of a worker: what ended because somebody is gone, and what time proves.
+
+Two ways out, neither of which guesses. A holder on this host whose locks are free and whose marker nobody carries is
+proved gone, and its order is free at once. Anything else waits for the recorded clock: reservations by their deadline,
+leases by their end.
+"""
+
+from __future__ import annotations
+
+from fencepost.core.commands import ExpireAttempt, ProveHolderGone, SettleHold
+from fencepost.core.index import LEASE, RESERVATION, UNSETTLED
+from fencepost.core.state import AttemptState, HoldState
+from fencepost.ports.clock import Reading
+from fencepost.services.means import Means, estimated_now_us, is_locked
+
+PAGE = 64
+EVIDENCE_MAX = 1_000  # characters
+
+
+class Recoverer:
+    """Looks at reservations, leases and unsettled holds. Everything it does is a command that the kernel judges."""
+
+    def __init__(self, means: Means, worker: str) -> None:
+        self._means = means
+        self._worker = worker
+        self.suspects = 0  # holders that seem gone and whose processes are not yet proved to be
+
+    def run_once(self) -> int:
+        """Return how many reservations, leases and holds were ended."""
+        reading = self._means.reading()
+        with self._means.kernel.reader.look() as look:
+            now_us = estimated_now_us(look.clock(), reading)
+            rows = [*look.due(RESERVATION, limit=PAGE), *look.due(LEASE, limit=PAGE)]
+            attempts = [
+                value for value in look.many([row.subject for row in rows]).values() if isinstance(value, AttemptState)
+            ]
+            holds = look.many([row.subject for row in look.due(UNSETTLED, now_us=now_us, limit=PAGE)])
+        self.suspects = 0
+        done = 0
+        for attempt in attempts:
+            done += self._end(attempt, reading, now_us)
+        for hold in holds.values():
+            if isinstance(hold, HoldState):
+                command = SettleHold(hold=hold.hold, expected=hold.version)
+                done += self._means.issue("dispatcher", command).ok
+        return done
+
+    def _end(self, attempt: AttemptState, reading: Reading, now_us: int) -> bool:
+        if attempt.worker != self._worker and self._prove_gone(attempt, reading):
+            return True
+        deadline_us = attempt.activation_deadline_us if attempt.state == "reserved" else attempt.lease_us
+        if deadline_us > now_us:
+            return False
+        command = ExpireAttempt(attempt=attempt.attempt, expected=attempt.version)
+        return self._means.issue("dispatcher", command).ok
+
+    def _prove_gone(self, attempt: AttemptState, reading: Reading) -> bool:
+        """Whether the holder was proved gone, on evidence that only its own host can give."""
+        if attempt.host != reading.source:
+            return False
+        same_boot = attempt.boot_id == reading.boot_id
+        if same_boot and is_locked(self._means.worker_lock(attempt.worker)):
+            return False
+        lock = str(self._means.attempt_lock(attempt.attempt))
+        proof = self._means.executor.holder_proof(lock, attempt.attempt, attempt.boot_id, same_host=True)
+        if not proof.gone:
+            self.suspects += 1
+            return False
+        receipt = self._means.issue(
+            "dispatcher",
+            ProveHolderGone(
+                attempt=attempt.attempt,
+                fence=attempt.fence,
+                host=reading.source,
+                boot_id=reading.boot_id,
+                basis="locks_free" if same_boot else "later_boot",
+                evidence="; ".join(proof.evidence)[:EVIDENCE_MAX],
+            ),
+        )
+        return receipt.ok

@@ -1,0 +1,147 @@
+"""From the end of a command to the facts of a result: outputs, logs, schema checks and usage, all by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from fencepost.core.canonical import sanitize
+from fencepost.core.planfile.patterns import Pattern, compile_pattern
+from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
+from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, Usage
+from fencepost.core.records.plan import Acceptance, WorkOrderSpec
+from fencepost.ports.executor import Ended
+from fencepost.ports.workspace import Output, OutputProblem, Workspace
+from fencepost.services.means import Means
+
+SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked against one
+PROBLEMS_SHOWN_MAX = 5
+
+
+@lru_cache(maxsize=4096)
+def pattern(text: str) -> Pattern:
+    """A pattern of an accepted spec; those were compiled once at submission."""
+    compiled = compile_pattern(text)
+    if not isinstance(compiled, Pattern):
+        raise ValueError(f"pattern {text!r}: {compiled.message}")
+    return compiled
+
+
+def matches_any(texts: Sequence[str], path: str) -> bool:
+    return any(pattern(text).matches(path) for text in texts)
+
+
+def log_ref(means: Means, path: Path, classification: Classification) -> LogRef | None:
+    """Keep one stream of output as an artifact; None when there is none."""
+    total, kept = means.read_log(path)
+    if not total:
+        return None
+    stored = means.artifacts.put_bytes(kept, classification=classification)
+    return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept))
+
+
+def artifact_refs(outputs: Sequence[Output]) -> tuple[ArtifactRef, ...]:
+    return tuple(
+        ArtifactRef(path=output.path, digest=output.digest, bytes=output.bytes, mode=int(output.mode, 8))
+        for output in outputs
+    )
+
+
+def time_used(attempt: str, duration_us: int) -> tuple[Usage, ...]:
+    """The supervisor's own receipt: what it measured. Everything else a command spends passes the kernel."""
+    if duration_us <= 0:
+        return ()
+    return (Usage(receipt=f"{attempt}:time", provider="kernel", amounts={"time_us": duration_us}),)
+
+
+def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output]) -> tuple[ValidationReceipt, ...]:
+    """Check every output that a schema is asked for; a schema that no output falls under has not passed."""
+    receipts = []
+    for text, digest in sorted(accept.schemas.items()):
+        schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)
+        chosen = [output for output in outputs if pattern(text).matches(output.path)]
+        problems: list[str] = [] if chosen else [f"no output matches {text}"]
+        for output in chosen:
+            document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
+            problems += [f"{output.path}: {problem}" for problem in means.schema_problems(document, schema)]
+        message = "; ".join(problems[:PROBLEMS_SHOWN_MAX])
+        receipts.append(
+            ValidationReceipt(
+                check="schema",
+                subject=text,
+                passed=not problems,
+                message=sanitize(message, means.kernel.limits.text_bytes_max),
+            )
+        )
+    return tuple(receipts)
+
+
+def failed(
+    spec: WorkOrderSpec, input_set: str, failure: FailureClass, code: str, message: str, text_bytes_max: int
+) -> ResultFacts:
+    """Facts of an attempt that ended before its command could."""
+    return ResultFacts(
+        outcome="failed",
+        input_set=input_set,
+        output_kind=spec.output_kind,
+        duration_us=0,
+        classification=spec.classification,
+        failure=failure,
+        message_code=code,
+        message=sanitize(message, text_bytes_max),
+    )
+
+
+def facts_of(
+    means: Means, spec: WorkOrderSpec, attempt: str, input_set: str, space: Workspace, ended: Ended
+) -> ResultFacts:
+    """Collect what a command left, whatever its exit code, and say what happened. Claims nothing."""
+    classification = spec.classification
+    collected = means.workspaces.collect(
+        space, lambda path: matches_any(spec.outputs, path), classification=classification
+    )
+    failure, code, message = _failure(spec, ended, collected.problems)
+    validation = () if failure else schema_receipts(means, spec.accept, collected.outputs)
+    reading = means.reading()
+    return ResultFacts(
+        outcome="failed" if failure else "succeeded",
+        input_set=input_set,
+        output_kind=spec.output_kind,
+        duration_us=ended.duration_us,
+        classification=classification,
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        failure=failure,
+        message_code=code,
+        message=sanitize(message, means.kernel.limits.text_bytes_max),
+        artifacts=artifact_refs(collected.outputs),
+        stdout=log_ref(means, space.logs / "stdout", classification),
+        stderr=log_ref(means, space.logs / "stderr", classification),
+        validation=validation,
+        usage=time_used(attempt, ended.duration_us),
+        tree_empty=ended.tree_empty,
+        completed_us=reading.utc_us,
+    )
+
+
+def _failure(
+    spec: WorkOrderSpec, ended: Ended, problems: Sequence[OutputProblem]
+) -> tuple[FailureClass | None, str, str]:
+    """(failure class, reason code, message) of an end; the class is None when nothing speaks against it."""
+    if ended.reason == "spawn_failed":
+        return "deterministic_input", "spawn_failed", ended.message
+    if ended.reason == "timeout":
+        return "executor", "timed_out", ended.message or "the attempt passed its time limit"
+    if ended.reason == "keeper_lost":
+        return "executor", "executor_failed", ended.message
+    if ended.reason != "exited":
+        return "executor", "stopped_on_order", ended.message or f"the attempt was stopped ({ended.reason})"
+    if ended.signal is not None:
+        return "executor", "killed_by_signal", f"ended by signal {ended.signal}"
+    if ended.exit_code != spec.accept.exit_code:
+        return "executor", "exit_code_unexpected", f"exit code {ended.exit_code}, not {spec.accept.exit_code}"
+    if problems:
+        shown = "; ".join(f"{problem.path or 'outputs'}: {problem.message}" for problem in problems)
+        return "validation", "outputs_refused", shown
+    return None, "", ""

@@ -1,0 +1,173 @@
+"""What every command of the command line shares: global options, the open home, names, output and errors.
+
+Data goes to stdout, everything else to stderr. With `--json` a command prints exactly one document (streams print one
+a line). Every failure is one document or one line with a stable code, and one exit code (`core.reasons`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+from cyclopts import Parameter
+
+from fencepost.app import App, NoHome, find_home
+from fencepost.config import Config, load
+from fencepost.core.reasons import REASONS, Refusal
+from fencepost.core.state import OrderState, PlanState
+from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
+from fencepost.ports.errors import FencepostError
+
+
+class CommandError(FencepostError):
+    """A command cannot do what it was asked. `where` is what the error document's `where` shows."""
+
+    def __init__(self, code: str, message: str, *, next_step: str | None = None, where: Any = None) -> None:
+        super().__init__(message, next_step=next_step)
+        self.code = code
+        self.where = where
+
+    @classmethod
+    def of(cls, refusal: Refusal) -> CommandError:
+        return cls(refusal.code, refusal.message, next_step=refusal.next_step, where=refusal.field or None)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Globals:
+    """Options that every command takes."""
+
+    store: Annotated[str | None, Parameter(help="Store URL; first value: the home's own SQLite file.")] = None
+    home: Annotated[str | None, Parameter(help="Home folder; first value: the nearest .fencepost upwards.")] = None
+    scope: Annotated[str | None, Parameter(help="Scope within the store; first value: default.")] = None
+    json: Annotated[bool, Parameter(help="Print one JSON document.", negative="")] = False
+
+    def config(self, **flags: Any) -> Config:
+        given = {"store": self.store, "home": self.home, "scope": self.scope, **flags}
+        return load(given, os.environ, Path.cwd(), len(os.sched_getaffinity(0)))
+
+
+NO_GLOBALS = Globals()
+
+
+@contextmanager
+def opened(options: Globals, *, start: Path | None = None, **flags: Any) -> Iterator[App]:
+    """The home that these options mean, open for the block. Raises NoHome where there is none."""
+    config = options.config(**flags)
+    if config.store is not None and not config.store.startswith("sqlite:"):
+        raise CommandError(
+            "unsupported_feature",
+            f"stores of the kind {config.store.split(':', 1)[0]!r} are not built yet",
+            next_step="leave --store out: the home's own SQLite store is used",
+        )
+    home = Path(config.home) if config.home is not None else find_home(start or Path.cwd())
+    if home is None:
+        raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
+    app = App(home, scope=config.scope, environment=os.environ)
+    try:
+        app.kernel.open()
+        yield app
+    finally:
+        app.close()
+
+
+def find_plan(look: Look, name: str) -> PlanState:
+    """A plan by name (the open one, else the newest) or id. Raises CommandError not_found."""
+    if name.startswith("plan_"):
+        plan = look.find(name, PlanState)
+    else:
+        known = look.name(name)
+        plan = None if known is None else look.find(known.open or known.newest, PlanState)
+    if plan is None:
+        raise CommandError("not_found", f"there is no plan {name!r} in this scope", next_step="fencepost plan list")
+    return plan
+
+
+def current_plan(look: Look) -> PlanState:
+    """The newest open plan, else the newest. Raises CommandError not_found."""
+    plans = look.newest_plans(1_000)
+    for plan in plans:
+        if plan.open:
+            return plan
+    if not plans:
+        raise CommandError("not_found", "there is no plan in this scope yet", next_step="fencepost run PLAN")
+    return plans[0]
+
+
+def find_order(look: Look, name: str) -> OrderState:
+    """An order by `[PLAN/]TASK` or id. Raises CommandError not_found."""
+    if name.startswith("order_"):
+        order = look.order(name)
+        if order is None:
+            raise CommandError("not_found", f"there is no order {name}", next_step="fencepost order list")
+        return order
+    plan_name, _, task = name.rpartition("/")
+    plan = find_plan(look, plan_name) if plan_name else current_plan(look)
+    for order in look.orders(plan.plan):
+        if order.task == task:
+            return order
+    raise CommandError(
+        "not_found", f"plan {plan.name} has no order {task!r}", next_step=f"fencepost order list --plan {plan.name}"
+    )
+
+
+def required(receipt: Receipt) -> Mapping[str, Any]:
+    """The result of a mutation, or its refusal as an error."""
+    if receipt.refusal is not None:
+        raise CommandError.of(receipt.refusal)
+    return receipt.result
+
+
+def emit(options: Globals, document: Any, human: Callable[[TextIO], None]) -> None:
+    """Print one document, or the same for people."""
+    if options.json:
+        emit_line(document)
+    else:
+        human(sys.stdout)
+    sys.stdout.flush()
+
+
+def emit_line(document: Any) -> None:
+    """Print one JSON document on one line; non-ASCII stays readable where the terminal can show it."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=not _speaks_utf8(sys.stdout), separators=(", ", ": ")) + "\n")
+
+
+def _speaks_utf8(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(out: TextIO, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns of plain text, aligned; right for a pipe and for 80 columns."""
+    widths = [max(len(row[place]) for row in [headings, *rows]) for place in range(len(headings))]
+    for row in [headings, *rows]:
+        out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+def error_document(error: FencepostError) -> dict[str, Any]:
+    reason = REASONS.get(error.code)
+    next_step = error.next_step or (reason.next_step if reason is not None else "fencepost doctor")
+    return {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "where": getattr(error, "where", None),
+            "next": next_step,
+        }
+    }
+
+
+def exit_code(error: FencepostError) -> int:
+    reason = REASONS.get(error.code)
+    return 1 if reason is None else reason.exit_code
