@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from fencepost.adapters.artifacts.pack import Packs
+from fencepost.adapters.artifacts.pack import Packs, inspect_paths
 from fencepost.adapters.artifacts.schema import check_schema
 from fencepost.adapters.artifacts.store import FileArtifactStore
 from fencepost.adapters.authority.cedar import CedarAuthority
@@ -29,6 +29,7 @@ from fencepost.adapters.wakeups import FolderWakeups
 from fencepost.adapters.workspace import Workspaces
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.packs import PathProblem
 from fencepost.ports.repository import Repository
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
@@ -69,6 +70,16 @@ def home_for(start: Path) -> Path:
     start = Path(os.path.abspath(start))
     root = find_root(start)
     return (root if root is not None else start) / HOME_NAME
+
+
+def repository_at(folder: Path) -> Repository:
+    """The source tree that `folder` belongs to: its git repository, else the folder itself."""
+    return open_repository(find_root(folder) or folder)
+
+
+def inspect_inputs(root: Path, paths: Sequence[str]) -> tuple[PathProblem, ...]:
+    """What keeps files of a source tree from being pinned, as far as can be seen without reading or writing."""
+    return inspect_paths(root, paths)
 
 
 def make_home(home: Path) -> bool:
@@ -139,9 +150,6 @@ class App:
         if self._executor is None:
             self._executor = CommandExecutor()
         return self._executor
-
-    def repository(self, folder: Path) -> Repository:
-        return open_repository(find_root(folder) or folder)
 
     def worker(self, *, jobs: int, plan: str | None = None) -> Worker:
         return Worker(self.means(), jobs=jobs, plan=plan)

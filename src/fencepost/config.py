@@ -23,9 +23,11 @@ KEYS: dict[str, type] = {"home": str, "store": str, "scope": str, "jobs": int}
 
 
 class ConfigError(FencepostError):
-    """A configuration file or variable cannot be used. The caller's fault."""
+    """A configuration file or variable cannot be used. The caller's fault. Codes are those of plan files."""
 
-    code = "bad_config"
+    def __init__(self, code: str, message: str, *, next_step: str) -> None:
+        super().__init__(message, next_step=next_step)
+        self.code = code
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +51,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if not text:
             continue
         if kind is int and not text.isdecimal():
-            raise ConfigError(f"{name} is {text!r}, which is no number", next_step=f"unset {name} or write a number")
+            raise ConfigError(
+                "wrong_type", f"{name} is {text!r}, which is no number", next_step=f"unset {name} or write a number"
+            )
         found[key] = int(text) if kind is int else text
     return found
 
@@ -61,16 +65,17 @@ def _from_file(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}", next_step="correct the file") from error
+        raise ConfigError("syntax", f"{path}: {error}", next_step="correct the file") from error
     table = document.get("tool", {}).get("fencepost", {}) if path.name == "pyproject.toml" else document
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: the configuration is no table", next_step="write key = value")
+        raise ConfigError("wrong_type", f"{path}: the configuration is no table", next_step="write key = value")
     for key, value in table.items():
         if key not in KEYS:
             known = ", ".join(sorted(KEYS))
-            raise ConfigError(f"{path}: {key} is no configuration key", next_step=f"use one of {known}")
+            raise ConfigError("unknown_key", f"{path}: {key} is no configuration key", next_step=f"use one of {known}")
         if type(value) is not KEYS[key]:
-            raise ConfigError(f"{path}: {key} must be of type {KEYS[key].__name__}", next_step="correct the value")
+            kind = KEYS[key].__name__
+            raise ConfigError("wrong_type", f"{path}: {key} must be of type {kind}", next_step="correct the value")
     return dict(table)
 
 
@@ -100,5 +105,5 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path,
                 values[key] = value
                 sources[key] = source
     if values["jobs"] < 1:
-        raise ConfigError("jobs must be at least 1", next_step="write a positive number")
+        raise ConfigError("out_of_range", "jobs must be at least 1", next_step="write a positive number")
     return Config(**values, sources=sources)

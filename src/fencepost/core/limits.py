@@ -28,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Plans
     plan_orders_max: int = 10_000
+    plan_edges_max: int = 200_000  # members of all groups together
+    duration_max_us: int = 365 * DAY_US  # of an attempt, a deadline from now, a measured duration
     submit_many_max: int = 1_000
     name_plans_max: int = 1_000_000
 
@@ -68,6 +70,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             ),
             "a plan fits in one batch": self.plan_orders_max * 3 + 100 <= self.batch_records_max,
             "a group holds the largest batch": self.batch_records_max <= self.group_records_max,
+            "a page of cancels fits in one batch, with the dependents that it tells": (
+                self.cancel_per_batch * 6 + self.fanout_per_batch * 3 + 100 <= self.batch_records_max
+            ),
             "a record fits in a command": self.record_bytes_max <= self.command_bytes_max,
         }
         return [relation for relation, holds in relations.items() if not holds]

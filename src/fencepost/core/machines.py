@@ -13,6 +13,8 @@ Guards, on every row of the work-order machine:
   accepted cancel ends as `failed`, reason `cancelled_after_effect`;
 - **G3** an attempt that fails after an effect passes through `reconciling`, even if the receipt is conclusive.
 
+And on both machines: nothing is `reconciling` without a recorded possible effect (W14).
+
 Tables are versioned with the record version and only grow within one.
 """
 
@@ -65,6 +67,7 @@ class Guard(StrEnum):
     EFFECT_OPEN = "G1"
     EFFECT_NOT_ABSENT = "G2"
     EFFECT_RECEIPT = "G3"
+    NO_EFFECT = "W14"
 
 
 def _frozen(rows: dict[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
@@ -287,15 +290,17 @@ MACHINES: Mapping[str, Machine] = MappingProxyType(
 )
 
 WITH_OPEN_EFFECT = frozenset({"cancellation_requested", "reconciling", "unknown_terminal", "conflict"})
-FINAL = WORK_ORDER.terminal
-ENDED = WORK_ORDER.terminal | {"unknown_terminal"}
+ENDED = WORK_ORDER.terminal
+"""Final outcomes. `unknown_terminal` ends automatic execution only: its dependents wait for a person's word."""
 LIVE = frozenset({"leased", "running"})  # attempt states that hold a live fence
 
 
 def order_guard(
     target: str, *, effect_open: bool, effect_applied: bool, after_effect_failure: bool = False
 ) -> Guard | None:
-    """Return the guard that forbids moving a work order to `target`, None when none does (G1 to G3)."""
+    """Return the guard that forbids moving a work order to `target`, None when none does."""
+    if target == "reconciling" and not (effect_open or effect_applied):
+        return Guard.NO_EFFECT
     if effect_open and target not in WITH_OPEN_EFFECT:
         return Guard.EFFECT_OPEN
     if target == "cancelled" and (effect_open or effect_applied):

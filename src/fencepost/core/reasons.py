@@ -15,6 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from fencepost.core.reasons_of_parts import PARTS
+
 Sort = Literal["wait", "end", "refusal", "plan", "failure"]
 
 EXIT_WELL = 0
@@ -227,7 +229,6 @@ _ENDS = (
         "What is left of a ceiling cannot carry another attempt.",
         "fencepost budget set, then fencepost order retry NAME",
     ),
-    _end("attempts_exhausted", "Every permitted attempt has been used.", "fencepost order retry NAME"),
     _end(
         "cancelled_after_effect",
         "It was cancelled after its effect had been applied.",
@@ -277,7 +278,6 @@ _REFUSALS = (
         "set the host's clock right; fencepost clock show has both readings",
         transient=True,
     ),
-    _refusal("clock_missing", 5, "No clock observation has been accepted yet.", "try again", transient=True),
     _refusal(
         "clock_grace",
         5,
@@ -393,10 +393,15 @@ _PLANS = (
     _plan("unsupported_feature", "This key's behaviour is not built yet.", "take it out"),
 )
 
+_PARTS = tuple(_refusal(*row) for row in PARTS)
+
+FAILURES: frozenset[str] = frozenset(row.code for row in _FAILURES)
+"""What a failed result may name as its cause; anything else a worker says is `executor_failed`."""
+
 REASONS: Mapping[str, Reason] = MappingProxyType(
     {
         row.code: row
-        for row in sorted((*_WAITS, *_ENDS, *_FAILURES, *_PLANS, *_REFUSALS), key=lambda reason: reason.code)
+        for row in sorted((*_WAITS, *_ENDS, *_FAILURES, *_PLANS, *_PARTS, *_REFUSALS), key=lambda reason: reason.code)
     }
 )
 """Code -> row, in byte order. A code that is both a refusal and a wait or an end stands here as the refusal."""

@@ -88,6 +88,15 @@ class Source(msgspec.Struct, frozen=True):
     last_seq: int
 
 
+class Proof(msgspec.Struct, frozen=True, array_like=True):
+    """The last deadline that the domain proved. It is used by the record right behind it, or by none."""
+
+    purpose: str
+    target: str
+    target_version: int
+    seq: int
+
+
 class ClockState(Value, frozen=True, tag="clock"):
     domain: str
     state: str  # of machines.CLOCK_DOMAIN
@@ -98,6 +107,7 @@ class ClockState(Value, frozen=True, tag="clock"):
     grace_from_us: int = 0
     grace_until_us: int = 0
     quarantined_seq: int = 0
+    proof: Proof | None = None
 
 
 class PlanState(Value, frozen=True, tag="plan"):
@@ -148,6 +158,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     input_set: str
     priority: str = "normal"
     retry: Retry | None = None
+    handed: bool = False  # whether files come from other orders' outputs
 
 
 class GroupState(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
@@ -223,6 +234,7 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     verification_seq: int = 0
     verification: str = ""  # outcome
     application_seq: int = 0
+    gone_seq: int = 0  # of the proof that its holder is gone
     late: tuple[tuple[str, str], ...] = ()  # (what, digest) kept as late records
 
 
@@ -245,6 +257,7 @@ class WorkerState(Value, frozen=True, tag="worker"):
     boot_id: str
     pid: int
     enrolled_us: int
+    executors: tuple[str, ...] = ()  # work kinds that it can run
     renewed_us: int = 0
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fencepost.core.amounts import DIMENSIONS, MONEY, available
+from fencepost.core.amounts import DIMENSIONS, available
 from fencepost.core.machines import ENDED, WORK_ORDER
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.attempt import ResultFacts
+from fencepost.core.shares import MONEY
 from fencepost.core.state import Account, AttemptState, ClockState, HoldState, OrderState, PlanState, Source
 
 

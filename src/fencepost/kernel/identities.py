@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from fencepost.core.commands import Request
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.authority import AuthorityDecision
 from fencepost.core.state import AuthorityState
 from fencepost.ports.authority import Authority, Question, question_digest
+
+_QUESTIONS_MAX = 1_024
 
 
 class Identity(NamedTuple):
@@ -41,36 +44,72 @@ class Identities:
         """Raises KeyError for a name that is not enrolled."""
         return self._by_name[name]
 
+    @property
+    def prover(self) -> str:
+        """Principal that proves deadlines."""
+        return self._by_name["prover"].principal
+
     def get(self, principal: str) -> Identity | None:
         return self._by_id.get(principal)
 
 
+class Questions(NamedTuple):
+    """What authority is asked about one command: digests by pair, and the decisions for them."""
+
+    digests: Mapping[str, str]
+    rulings: Rulings
+
+
 class Asked:
-    """Questions of one scope under one constitution, with their digests; remembers what it was asked."""
+    """Questions of one scope under one constitution; remembers those that it was asked often."""
 
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
         constitution = authority.constitution
         self._pin = f"{constitution.text_digest}|{constitution.vocabulary_digest}"
-        self._known: dict[tuple[str, str, tuple[tuple[str, str], ...]], tuple[str, Question]] = {}
+        self._known: dict[tuple[object, ...], Questions] = {}
+        self._identities: tuple[AuthorityState, Identities] | None = None
 
-    def question(self, identity: Identity, pair: str, attributes: Mapping[str, str]) -> tuple[str, Question]:
-        """Return (digest of question, constitution and vocabulary; the question)."""
-        key = (identity.principal, pair, tuple(sorted(attributes.items())))
+    def identities(self, state: AuthorityState) -> Identities:
+        if self._identities is None or self._identities[0] is not state:
+            self._identities = (state, Identities(state))
+            self._known.clear()
+        return self._identities[1]
+
+    def questions(self, identities: Identities, request: Request) -> Questions:
+        """The questions of one command; none for a principal that is not enrolled."""
+        command = request.command
+        attributes = command.attributes
+        key = (request.principal, type(command), *attributes.items())
         known = self._known.get(key)
         if known is None:
-            action, resource_kind = pair.split("/")
-            question = Question(
-                principal_id=identity.principal,
-                principal_kind=identity.kind,
-                principal_name=identity.name,
-                action=action,
-                resource_kind=resource_kind,
-                attributes=dict(attributes),
-            )
-            digest = sha256_of(f"{question_digest(question)}|{self._pin}".encode())
-            known = self._known[key] = (digest, question)
+            if len(self._known) >= _QUESTIONS_MAX:
+                self._known.clear()
+            known = self._known[key] = self._questions(identities, request)
         return known
+
+    def _questions(self, identities: Identities, request: Request) -> Questions:
+        identity = identities.get(request.principal)
+        asked: dict[str, tuple[str, Question]] = {}
+        if identity is not None:
+            for place, pair in enumerate(request.command.pairs):
+                # The second pair of an expiry is the prover's: it proves, the caller moves.
+                asker = identities.named("prover") if place else identity
+                asked[pair] = self._question(asker, pair, request.command.attributes)
+        return Questions({pair: digest for pair, (digest, _) in asked.items()}, Rulings(self, asked))
+
+    def _question(self, identity: Identity, pair: str, attributes: Mapping[str, str]) -> tuple[str, Question]:
+        """Return (digest of question, constitution and vocabulary; the question)."""
+        action, resource_kind = pair.split("/")
+        question = Question(
+            principal_id=identity.principal,
+            principal_kind=identity.kind,
+            principal_name=identity.name,
+            action=action,
+            resource_kind=resource_kind,
+            attributes=dict(attributes),
+        )
+        return sha256_of(f"{question_digest(question)}|{self._pin}".encode()), question
 
     def ruling(self, digest: str, question: Question) -> AuthorityDecision:
         """Ask the policy engine now."""

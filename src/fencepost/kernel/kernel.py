@@ -65,6 +65,8 @@ class Kernel:
         self._identities: Identities | None = None
         self._anchor_lock = threading.Lock()
         self._anchored = 0
+        self._closed = False
+        self.anchor_problem: str | None = None
 
     @property
     def scope(self) -> str:
@@ -81,11 +83,11 @@ class Kernel:
             )
         if head.seq and head.fold_version < FOLD_VERSION:
             replay.rebuild(self.journal, self.stream)
+        self._anchored = head.seq
         if not head.seq:
             receipt = self._writer.write(self._genesis())
             if receipt.refusal is not None and receipt.refusal.code not in ("scope_open", "operation_collision"):
                 receipt.required()
-        self._anchored = head.seq
         self.identity(HUMAN_PRINCIPAL)
 
     def _genesis(self) -> Request:
@@ -157,9 +159,11 @@ class Kernel:
     def request(self, name: str, command: AnyCommand, key: str | None = None) -> Request:
         """A request of one of the scope's own principals; without a key, a fresh one."""
         identity = self.identity(name)
+        # Fresh keys begin with the time: they stand side by side in the store's index of keys.
+        fresh = f"k:{self.clock.read().utc_us:014x}{self.entropy.seed().hex()}" if key is None else key
         return Request(
             command=command,
-            key=key or f"k:{self.entropy.seed().hex()}",
+            key=fresh,
             principal=identity.principal,
             grant=identity.grant,
             assurance=identity.assurance,  # type: ignore[arg-type]  # enrolled assurances are the registered ones
@@ -174,10 +178,19 @@ class Kernel:
     async def write_async(self, request: Request) -> Receipt:
         return await self._writer.write_async(request)
 
-    def _committed(self, head: Head, _records: int) -> None:
+    def _committed(self, head: Head) -> None:
         self.wakeups.notify()
         if head.seq - self._anchored >= self.limits.checkpoint_interval_records:
+            self._try_anchor(head)
+
+    def _try_anchor(self, head: Head | None = None) -> None:
+        """What was committed stays committed when no anchor can be left; `anchor_problem` says so until one is."""
+        try:
             self.anchor(head)
+        except Exception as error:
+            self.anchor_problem = f"{type(error).__name__}: {error}"
+        else:
+            self.anchor_problem = None
 
     def anchor(self, head: Head | None = None) -> None:
         """Sign the stream's head into the safety ledger."""
@@ -203,12 +216,23 @@ class Kernel:
     def verify(self) -> replay.Verified:
         return replay.verify(self.journal, self.stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
 
+    def rebuild(self) -> replay.Replayed:
+        """Fold the journal again and put the result in the place of every cached row."""
+        replayed = replay.rebuild(self.journal, self.stream)
+        self._writer.forget()
+        return replayed
+
     def close(self) -> None:
-        """Drain the writer, leave an anchor if anything was written, release the store."""
-        self._writer.close()
-        self.anchor()
-        self.wakeups.close()
-        self.journal.close()
+        """Drain the writer, leave an anchor if anything was written, release the store. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._writer.close()
+            self._try_anchor()
+        finally:
+            self.wakeups.close()
+            self.journal.close()
 
 
 def _operations_of(name: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.chain import BrokenChain, Link, Where, fact_of, follow, open_record
+from fencepost.core.chain import BrokenChain, Link, Where, fact_of, follow, open_record, read_record
 from fencepost.core.evolve import Edge, evolve
 from fencepost.core.ids import sha256_of
 from fencepost.core.index import rows_of
@@ -86,19 +86,20 @@ def _pages(reads: Reads, stream: Stream) -> Iterator[StoredRecord]:
 
 
 def opened(
-    reads: Reads, stream: Stream, epoch: int, see: Callable[[Record, Link], None] | None = None
-) -> Iterator[Record]:
-    """Every record of a stream in order, its form, digest and link checked. Raises BrokenChain."""
+    reads: Reads, stream: Stream, epoch: int, read: Callable[[int, bytes], Record] = open_record
+) -> Iterator[tuple[Record, Link]]:
+    """Every record of a stream in order with the link behind it, form, digest and link checked. Raises BrokenChain.
+
+    `read` is `read_record` where the form has been proved, or where only values matter.
+    """
     link = Link(0, "")
     where = Where(stream.scope, stream.name, epoch)
-    for stored in _pages(reads, stream):
-        if stored.seq != link.seq + 1:
-            raise BrokenChain(link.seq + 1, f"is missing; record {stored.seq} follows on {link.seq}")
-        record = open_record(stored.seq, stored.data)
-        link = follow(link, where, record, stored.data)
-        if see is not None:
-            see(record, link)
-        yield record
+    for seq, data in _pages(reads, stream):
+        if seq != link.seq + 1:
+            raise BrokenChain(link.seq + 1, f"is missing; record {seq} follows on {link.seq}")
+        record = read(seq, data)
+        link = follow(link, where, record, data)
+        yield record, link
 
 
 def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public_key: bytes | None) -> Verified:
@@ -107,18 +108,12 @@ def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public
     anchors = [] if ledger is None else list(ledger.all(scope=stream.scope, stream=stream.name))
     wanted = {anchor.sequence for anchor in anchors}
     last = Link(0, "")
-
-    def see(_record: Record, link: Link) -> None:
-        nonlocal last
-        last = link
-        if link.seq in wanted:
-            links[link.seq] = link.digest
-
     with journal.snapshot() as reads:
         head = reads.head(stream)
         try:
-            for _ in opened(reads, stream, head.epoch, see):
-                pass
+            for _, last in opened(reads, stream, head.epoch):
+                if last.seq in wanted:
+                    links[last.seq] = last.digest
         except BrokenChain as error:
             return Verified(ok=False, sequence=head.seq, digest=head.digest, first_bad=error.seq, problem=error.problem)
     problem = _head_problem(head, last) or _signature_problem(ledger, public_key)
@@ -157,15 +152,12 @@ def fold(reads: Reads, stream: Stream, to: int | None = None) -> Replayed:
     """Fold the records up to sequence `to`, all of them for None. Raises IntegrityError."""
     replayed = Replayed()
     head = reads.head(stream)
-
-    def see(_record: Record, link: Link) -> None:
-        replayed.link = link
-
     try:
-        for record in opened(reads, stream, head.epoch, see):
+        for record, link in opened(reads, stream, head.epoch, read_record):
             if to is not None and record.seq > to:
                 break
             evolve(replayed, fact_of(record))
+            replayed.link = link
     except (BrokenChain, CorruptHistory) as error:
         raise IntegrityError(str(error), next_step="fencepost journal verify") from error
     return replayed

@@ -8,7 +8,7 @@ remembered one that might be old, and a subject is created only at version 1, so
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.core.chain import open_record
@@ -18,40 +18,43 @@ from fencepost.core.index import Row, difference
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.records import Body
 from fencepost.core.state import decode_value
-from fencepost.ports.journal import Cursor, Head, IndexRow, Reads, Stream
+from fencepost.ports.journal import Cursor, Head, Reads, Stream
 
 VALUES_MAX = 8_192
 BODIES_MAX = 2_048
 
 
 class Memory:
-    """What a process remembers of one stream between groups."""
+    """What a process remembers of one stream between groups. Used by the leader alone."""
 
     def __init__(self) -> None:
-        self.head: Head | None = None
+        self._head: Head | None = None
         self.values: dict[str, Any] = {}
         self.bodies: OrderedDict[int, Body] = OrderedDict()
 
     def at(self, head: Head) -> None:
         """Forget everything that may be old: somebody else has written since."""
-        if self.head != head:
-            self.values.clear()
-            self.head = head
+        if self._head != head:
+            self.forget()
+            self._head = head
+        elif len(self.values) > VALUES_MAX:
+            for subject in list(self.values)[: len(self.values) - VALUES_MAX // 2]:
+                del self.values[subject]
 
     def forget(self) -> None:
         """After an error nobody knows what the store holds."""
+        self._head = None
         self.values.clear()
-        self.head = None
+        self.bodies.clear()
 
-    def keep(self, head: Head, values: dict[str, Any], bodies: dict[int, Body]) -> None:
-        self.head = head
+    def keep(self, head: Head, values: Mapping[str, Any], bodies: Mapping[int, Body]) -> None:
+        """Take over what a group made durable. Whatever interrupts this leaves a memory that is not used again."""
+        self._head = None
         self.values.update(values)
-        if len(self.values) > VALUES_MAX:
-            for subject in list(self.values)[: len(self.values) - VALUES_MAX // 2]:
-                del self.values[subject]
         self.bodies.update(bodies)
         while len(self.bodies) > BODIES_MAX:
             self.bodies.popitem(last=False)
+        self._head = head
 
 
 class GroupView:
@@ -60,37 +63,34 @@ class GroupView:
     def __init__(self, reads: Reads, stream: Stream, memory: Memory) -> None:
         self._reads = reads
         self._stream = stream
-        self._memory = memory
+        self._known = memory.values
+        self._known_bodies = memory.bodies
+        self._absent: set[str] = set()
         self.changed: dict[str, Any] = {}
         self.bodies: dict[int, Body] = {}
-        self.index: dict[str, dict[str, Row | None]] = {}
         self.edges_new: list[Edge] = []
-
-    def prefetch(self, subjects: Sequence[str]) -> None:
-        """Read many values in one go; those that do not exist are simply not there afterwards."""
-        missing = [subject for subject in dict.fromkeys(subjects) if subject not in self._memory.values]
-        if len(missing) > 1:
-            for subject, row in self._reads.states(self._stream, missing).items():
-                self._memory.values[subject] = decode_value(row.data)
+        self._index: dict[str, dict[str, Row | None]] = {}
 
     def get(self, subject: str) -> Any | None:
         value = self.changed.get(subject)
-        if value is not None:
-            return value
-        value = self._memory.values.get(subject)
-        if value is not None:
-            return value
+        if value is None:
+            value = self._known.get(subject)
+            if value is None and subject not in self._absent:
+                value = self._load(subject)
+        return value
+
+    def _load(self, subject: str) -> Any | None:
         row = self._reads.states(self._stream, (subject,)).get(subject)
         if row is None:
+            self._absent.add(subject)
             return None
-        value = decode_value(row.data)
-        self._memory.values[subject] = value
+        value = self._known[subject] = decode_value(row.data)
         return value
 
     def due(
         self, stage: str, now_us: int, limit: int, group: str | None, after: tuple[int, int, str] | None
     ) -> Sequence[Row]:
-        mine = self.index.get(stage, {})
+        mine = self._index.get(stage, {})
         cursor = None if after is None else Cursor(*after)
         found = self._reads.find_due(self._stream, stage, now_us, cursor, limit + len(mine), group)
         rows = [Row(*row) for row in found if row.subject not in mine]
@@ -112,7 +112,7 @@ class GroupView:
         return found[:limit]
 
     def body(self, seq: int) -> Body:
-        body = self.bodies.get(seq) or self._memory.bodies.get(seq)
+        body = self.bodies.get(seq) or self._known_bodies.get(seq)
         if body is not None:
             return body
         found = self._reads.records(self._stream, seq - 1, 1)
@@ -126,16 +126,16 @@ class GroupView:
         for subject, value in decided.values.items():
             put, delete = difference(self.get(subject), value)
             for row in put:
-                self.index.setdefault(row.stage, {})[subject] = row
+                self._index.setdefault(row.stage, {})[subject] = row
             for stage, name in delete:
-                self.index.setdefault(stage, {})[name] = None
+                self._index.setdefault(stage, {})[name] = None
             self.changed[subject] = value
         for fact in decided.facts:
             self.bodies[fact.seq] = fact.body
         self.edges_new.extend(decided.edges)
 
-    def index_put(self) -> list[IndexRow]:
-        return [IndexRow(*row) for rows in self.index.values() for row in rows.values() if row is not None]
+    def index_put(self) -> list[Row]:
+        return [row for rows in self._index.values() for row in rows.values() if row is not None]
 
     def index_delete(self) -> list[tuple[str, str]]:
-        return [(stage, subject) for stage, rows in self.index.items() for subject, row in rows.items() if row is None]
+        return [(stage, subject) for stage, rows in self._index.items() for subject, row in rows.items() if row is None]

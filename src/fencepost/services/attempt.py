@@ -117,7 +117,8 @@ class Attempts:
             self._stopped(lease, 0)
             return
         ended = self._execute(lease, spec, inputs, space, repository)
-        if ended.reason == "stopped" and not lease.lost:
+        if ended.reason in ("stopped", "lease_lost"):
+            # Stopped by its own side before it was done: that is no failure of the work (lifecycle, 8).
             self._stopped(lease, ended.duration_us)
             self._means.workspaces.discard(lease.attempt)
             return

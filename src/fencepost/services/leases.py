@@ -11,9 +11,14 @@ import threading
 from dataclasses import dataclass, field
 
 from fencepost.core.commands import Held, RenewLeases
+from fencepost.core.machines import LIVE
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.executor import STOP_GRACE_US, Running
 from fencepost.services.means import Means
+
+
+HOLDING = LIVE | {"result_reported"}
+"""Attempt states in which their worker still has something to do."""
 
 
 @dataclass(kw_only=True)
@@ -105,10 +110,16 @@ class Leases:
             leases[lost["attempt"]].lose(lost["code"])
         return len(receipt.result["renewed"])
 
-    def check(self, live: set[str]) -> None:
+    def check(self) -> None:
         """Stop at once whatever the state no longer calls live, without waiting for the next renewal."""
-        for lease in self.all():
-            if not lease.lost and lease.attempt not in live:
+        # The leases first, the state after: a lease is listed only once its activation is durable.
+        leases = [lease for lease in self.all() if not lease.lost]
+        if not leases:
+            return
+        with self._means.kernel.reader.look() as look:
+            states = look.many([lease.attempt for lease in leases])
+        for lease in leases:
+            if states[lease.attempt].state not in HOLDING:
                 lease.lose("stale_fence")
 
     def _renew_until_stopped(self) -> None:

@@ -160,7 +160,7 @@ class Worker:
     def _round(self) -> int:
         """One look at everything; returns how much was moved."""
         moved = self._recoverer.run_once()
-        self._check_leases()
+        self._leases.check()
         moved += self._upkeep.run_once()
         moved += self._adopt()
         return moved + self._claim()
@@ -179,6 +179,12 @@ class Worker:
         except FencepostError as error:
             self._note(error)
             self.fatal = error
+            self._stop.set()
+            return None
+        except Exception as error:
+            # A fault of this program, or a history that cannot be: nobody may wait for a worker that is gone.
+            self.fatal = _as_fatal(error)
+            self._note(self.fatal)
             self._stop.set()
             return None
 
@@ -206,15 +212,6 @@ class Worker:
             return IDLE_S * 60
         # A little behind the deadline, so that the reading's uncertainty is covered.
         return max(min(times) - now_us, 0) / 1_000_000 + 0.01
-
-    def _check_leases(self) -> None:
-        leases = self._leases.all()
-        if not leases:
-            return
-        with self._means.kernel.reader.look() as look:
-            states = look.many([lease.attempt for lease in leases])
-        ended = ("leased", "running", "result_reported")
-        self._leases.check({name for name, state in states.items() if state.state in ended})
 
     def _free(self) -> int:
         with self._guard:
@@ -269,10 +266,17 @@ class Worker:
             self.fatal = error
         except Exception as error:
             # A fault of this program: the worker ends, and says so; the attempt is recovered like a lost one.
-            self.fatal = FencepostError(f"{type(error).__name__}: {error}")
-            self.fatal.__cause__ = error
+            self.fatal = _as_fatal(error)
             self._note(self.fatal)
         finally:
             with self._guard:
                 self._slots.pop(threading.current_thread(), None)
             self._means.kernel.wakeups.notify()
+
+
+def _as_fatal(error: Exception) -> FencepostError:
+    """An unexpected exception as one that a surface can tell; a corrupt history stays one."""
+    fatal = FencepostError(f"{type(error).__name__}: {error}")
+    fatal.code = getattr(error, "code", fatal.code)
+    fatal.__cause__ = error
+    return fatal

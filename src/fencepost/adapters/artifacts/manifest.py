@@ -14,25 +14,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from fencepost.adapters.artifacts import disk
 from fencepost.ports.errors import IntegrityError, PathRefused
+from fencepost.ports.packs import Entry
 
-Mode = Literal["0644", "0755", "link"]
+__all__ = ["PERMISSIONS", "Entry", "Manifest", "check_manifest", "content_digest", "encoded", "lay_out"]
+
 PERMISSIONS: Final[dict[str, int]] = {"0644": 0o644, "0755": 0o755}
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of a pack or manifest; see the module's text."""
-
-    path: str
-    mode: Mode
-    bytes: int
-    digest: str
-    offset: int
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="inputs/1", tag_field="kind"):

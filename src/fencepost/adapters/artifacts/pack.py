@@ -24,15 +24,7 @@ from typing import Final
 import msgspec
 
 from fencepost.adapters.artifacts import disk
-from fencepost.adapters.artifacts.manifest import (
-    Entry,
-    Manifest,
-    Mode,
-    check_manifest,
-    content_digest,
-    encoded,
-    lay_out,
-)
+from fencepost.adapters.artifacts.manifest import Manifest, check_manifest, content_digest, encoded, lay_out
 from fencepost.ports.artifacts import (
     ArtifactMissing,
     ArtifactSink,
@@ -41,6 +33,9 @@ from fencepost.ports.artifacts import (
     SourceChanged,
 )
 from fencepost.ports.errors import ContentTooLarge, IntegrityError, PathRefused, StorageUnavailable
+from fencepost.ports.packs import Entry, ManifestStored, Mode, PackRefused, PackWritten, PathProblem
+
+__all__ = ["ManifestStored", "PackLimits", "PackRefused", "PackWritten", "Packs", "PathProblem", "inspect_paths"]
 
 MANIFEST_BYTES_MAX: Final = 256 * 1024 * 1024
 BUFFER_BYTES_MAX: Final = 64 * 1024 * 1024  # a pack up to this size is not written at all if it is there already
@@ -54,40 +49,6 @@ class PackLimits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes_max: int = 2 * 1024**3
     total_bytes_max: int = 16 * 1024**3
     problems_max: int = 100
-
-
-class ManifestStored(msgspec.Struct, frozen=True, kw_only=True):
-    """`digest` is the artifact and what an order is bound to; `content_digest` says the same about its files
-    alone."""
-
-    digest: str
-    content_digest: str
-    files: int
-    bytes: int
-
-
-class PathProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a path was refused. `path` is printable. Codes: path_outside, bad_path_name, not_regular, no_file,
-    source_changed, too_large, too_many."""
-
-    code: str
-    path: str
-    message: str
-
-
-class PackWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable pack. `fresh` is false when the same pack was there already."""
-
-    pack: str
-    bytes: int
-    entries: tuple[Entry, ...]
-    fresh: bool
-
-
-class PackRefused(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing was written; at most `problems_max` problems, in the order of the paths."""
-
-    problems: tuple[PathProblem, ...]
 
 
 class _Refused(Exception):
@@ -143,9 +104,8 @@ class Packs:
         return PackWritten(pack=digest, bytes=output.size, entries=entries, fresh=fresh)
 
     def inspect(self, root: Path, paths: Iterable[str]) -> tuple[PathProblem, ...]:
-        """The problems of these paths that can be seen without reading the files: for checking a plan."""
-        with disk.storage_errors(f"looking at {disk.printable(os.fsencode(root))}"):
-            return _check_paths(_TreeReader(root, self._limits), sorted(set(paths)), self._limits)
+        """As `inspect_paths`, within this folder's limits."""
+        return inspect_paths(root, paths, self._limits)
 
     def put_manifest(
         self,
@@ -204,6 +164,13 @@ class Packs:
         finally:
             os.close(pack)
         return manifest
+
+
+def inspect_paths(root: Path, paths: Iterable[str], limits: PackLimits | None = None) -> tuple[PathProblem, ...]:
+    """The problems of these paths that can be seen without reading the files: for checking a plan."""
+    limits = limits or PackLimits()
+    with disk.storage_errors(f"looking at {disk.printable(os.fsencode(root))}"):
+        return _check_paths(_TreeReader(root, limits), sorted(set(paths)), limits)
 
 
 def _check_paths(reader: _TreeReader, ordered: Sequence[str], limits: PackLimits) -> tuple[PathProblem, ...]:

@@ -67,6 +67,10 @@ def decide(view: View, request: c.Request, given: Given, next_seq: int) -> Decid
 def _closed(batch: Batch, outcome: Decided | Refusal, decision: str) -> Decided:
     if isinstance(outcome, Refusal):
         return batch.decided({}, outcome, decision)
+    most = batch.given.limits.batch_records_max
+    if len(outcome.facts) > most:
+        detail = {"subject": "the batch of this command", "bound": f"{most} records"}
+        return Decided((), {}, (), {}, decision, Refusal(code="too_large", detail=detail))
     return outcome._replace(decision=decision)
 
 

@@ -79,12 +79,7 @@ class Batch:
         self.facts: list[Fact] = []
         self.values: dict[str, Value] = {}
         self.edges: list[Edge] = []
-
-    def side(self) -> Batch:
-        """A batch that starts where this one stands; what it emits stays on the side."""
-        other = Batch(self._view, self.given, self.next_seq + len(self.facts))
-        other.values = dict(self.values)
-        return other
+        self.fanout_left = given.limits.fanout_per_batch  # dependents that this batch may still tell
 
     def get(self, subject: str) -> Any | None:
         value = self.values.get(subject)
@@ -119,13 +114,20 @@ class Batch:
         return body
 
     def dependents(self, member: str, after_position: int, limit: int) -> Sequence[Edge]:
-        return self._view.edges(member, after_position, limit)
+        """Edges of `member` behind a position, those that this batch has added included."""
+        known = self._view.edges(member, after_position, limit)
+        added = [edge for edge in self.edges if edge.member == member and edge.position > after_position]
+        return [*known, *added][:limit] if added else known
+
+    def fact(self, subject: str, body: Body) -> Fact:
+        """The next record of this batch, if it is about `subject` and says `body`."""
+        known = self.get(subject)
+        version = 1 if known is None else known.version + 1
+        return Fact(self.next_seq + len(self.facts), subject, version, body)
 
     def emit(self, subject: str, body: Body) -> Fact:
         """Add one record about `subject` and fold it."""
-        known = self.get(subject)
-        version = 1 if known is None else known.version + 1
-        fact = Fact(self.next_seq + len(self.facts), subject, version, body)
+        fact = self.fact(subject, body)
         evolve(self, fact)
         self.facts.append(fact)
         return fact

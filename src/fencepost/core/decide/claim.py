@@ -1,12 +1,13 @@
 """The claim stage: one reservation allocates attempt, fence, generation and budget, and grants nothing (W2, W18, C3).
 
-The checks run in one order: worker, order, version, clock, plan, state, dependencies, budget. A budget that cannot
-carry the order is written down in the same batch, so that a blocked order is found again when budget comes free and
-never stands in the way of others.
+The checks run in one order: worker, order, version, clock, plan, state, executor, dependencies, budget. A budget that
+cannot carry the order is written down in the same batch, so that a blocked order is found again when budget comes free
+and never stands in the way of others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fencepost.core.amounts import foreign_currency, shortfall
@@ -14,13 +15,11 @@ from fencepost.core.commands import ReleaseReservation, Reserve, ReserveNext
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import blocked
-from fencepost.core.index import CLAIM
+from fencepost.core.index import CLAIM, Row
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptReservation
 from fencepost.core.state import AttemptState, OrderState, WorkerState
-
-EPOCH_BITS = 32  # fences of one epoch; a later epoch's are all greater
 
 
 def reserve(batch: Batch, command: Reserve) -> Decided | Refusal:
@@ -48,8 +47,7 @@ def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
         return refusal
     count = min(command.count, batch.given.limits.reserve_next_max)
     made: list[dict[str, Any]] = []
-    # A page a little longer than asked for: orders that turn out to be blocked leave the queue here.
-    for row in batch.due(CLAIM, batch.now_us, 2 * count + 8, command.plan):
+    for row in _queue(batch, 2 * count + 8, command.plan):
         order = ending.order_of(batch, row.subject)
         outcome = _reserve_one(batch, order, worker)
         if not isinstance(outcome, Refusal):
@@ -62,6 +60,20 @@ def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
     return batch.decided({"reservations": made})
 
 
+def _queue(batch: Batch, page: int, plan: str | None) -> Iterator[Row]:
+    """The queue in its order, page by page, so that a row that may not run now hides none behind it.
+
+    Bounded by `page_max` rows: orders that turn out to be blocked by budget leave the queue on the way.
+    """
+    after: tuple[int, int, str] | None = None
+    for _ in range(-(-batch.given.limits.page_max // page)):
+        rows = batch.due(CLAIM, batch.now_us, page, plan, after)
+        yield from rows
+        if len(rows) < page:
+            return
+        after = (rows[-1].due_us, rows[-1].rank, rows[-1].subject)
+
+
 def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[str, Any] | Refusal:
     refusal = blocked(batch.clock) or ending.plan_refusal(batch, order)
     if refusal is not None:
@@ -69,6 +81,9 @@ def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[s
     if order.state != "ready":
         detail = {"subject": order.order, "state": order.state, "needed": "ready"}
         return Refusal(code="order_state", field="/order", detail=detail)
+    if order.terms.work_kind not in worker.executors:
+        detail = {"subject": order.order, "executor": order.terms.work_kind}
+        return Refusal(code="executor_unsupported", field="/worker", detail=detail)
     if verdict_of_all(order.groups) != "holds":
         raise LookupError(f"{order.order} is ready and its dependencies do not hold")
     amounts = wanted(batch, order)
@@ -98,16 +113,22 @@ def _budget_refusal(batch: Batch, order: OrderState, amounts: dict[str, int]) ->
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", subject)
         detail = {"account": subject, "dimension": ", ".join(dimensions)}
         return Refusal(code="budget_exhausted", detail=detail)
+    refusal = held_elsewhere(batch, order, amounts)
+    if refusal is not None:
+        ending.move(batch, order.order, "blocked_budget", "budget_held", refusal.detail["account"])
+    return refusal
+
+
+def held_elsewhere(batch: Batch, order: OrderState, amounts: dict[str, int]) -> Refusal | None:
+    """The first account of the path into which a hold does not fit now: all of them together, or none."""
     for subject in order.accounts:
         account = ending.account_of(batch, subject)
         currency = foreign_currency(account, amounts)
         if currency is not None:
-            ending.move(batch, order.order, "blocked_budget", "budget_held", subject)
             detail = {"account": subject, "currency": currency}
             return Refusal(code="currency_not_budgeted", detail=detail)
         short = shortfall(account, amounts)
         if short:
-            ending.move(batch, order.order, "blocked_budget", "budget_held", subject)
             detail = {"account": subject, "dimension": ", ".join(short)}
             return Refusal(code="budget_held", detail=detail)
     return None
@@ -157,7 +178,9 @@ def release(batch: Batch, command: ReleaseReservation) -> Decided | Refusal:
     attempt = batch.find(command.attempt, AttemptState)
     if attempt is None:
         return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
-    if attempt.fence != command.fence or attempt.state != "reserved":
+    if attempt.fence != command.fence:
+        return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
+    if attempt.state != "reserved":
         detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "reserved"}
         return Refusal(code="attempt_state", field="/attempt", detail=detail)
     ending.move_attempt(batch, attempt, "cancelled_no_effect", reason="reservation_released")

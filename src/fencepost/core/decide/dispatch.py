@@ -11,23 +11,27 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from fencepost.core.amounts import available
 from fencepost.core.canonical import digest_of
 from fencepost.core.commands import Activate, AppendEvent, EnrolWorker, RenewLeases, Request
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import blocked, has_lapsed
+from fencepost.core.decide.specs import matches
 from fencepost.core.machines import LIVE
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import (
     AttemptDescriptor,
     AttemptEvent,
+    AttemptResult,
     Contributors,
     LateRecord,
     LeaseRenewal,
     WorkerEnrolled,
 )
 from fencepost.core.records.common import ArtifactRef
+from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import AUTHORITY, AttemptState, AuthorityState, OrderState, WorkerState
 
 MODE_CEILINGS: dict[str, tuple[str, ...]] = {"local": ("workspace.write",)}
@@ -146,6 +150,9 @@ def _not_now(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal 
     refusal = blocked(batch.clock) or ending.plan_refusal(batch, order)
     if refusal is not None:
         return refusal
+    refusal = _overdrawn(batch, order, attempt)
+    if refusal is not None:
+        return refusal
     if order.state != "reserved" or order.attempt != attempt.attempt:
         detail = {"subject": order.order, "state": order.state, "needed": "reserved"}
         return Refusal(code="order_state", field="/attempt", detail=detail)
@@ -154,6 +161,30 @@ def _not_now(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal 
     if verdict_of_all(order.groups) != "holds":
         raise LookupError(f"{order.order} is reserved and its dependencies do not hold")
     return None
+
+
+def _overdrawn(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal | None:
+    """A ceiling that was lowered below what is held and charged lets nothing new start (W3)."""
+    held = ending.hold_of(batch, attempt).held
+    for subject in order.accounts:
+        account = ending.account_of(batch, subject)
+        short = [name for name in sorted(held) if held[name] and (available(account, name) or 0) < 0]
+        if short:
+            return Refusal(code="budget_held", detail={"account": subject, "dimension": ", ".join(short)})
+    return None
+
+
+def handed_files(batch: Batch, order: OrderState) -> dict[str, ArtifactRef]:
+    """What other orders hand over, by path: of their applied results, the files that the spec's patterns choose."""
+    chosen: dict[str, ArtifactRef] = {}
+    for source in batch.body(order.spec_seq, WorkOrderSpec).inputs.orders:
+        producer = ending.order_of(batch, source.order)
+        if producer.state != "applied":
+            continue
+        for ref in batch.body(producer.result_seq, AttemptResult).facts.artifacts:
+            if any(matches(text, ref.path) for text in source.files):
+                chosen[ref.path] = ref
+    return chosen
 
 
 def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | None:
@@ -165,6 +196,9 @@ def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | N
     if command.extensions:
         name = min(command.extensions)
         return Refusal(code="extension_unregistered", field="/extensions", detail={"extension": name})
+    wanted = handed_files(batch, order) if order.terms.handed else {}
+    if {ref.path: ref for ref in command.handed} != wanted or len(command.handed) != len(wanted):
+        return Refusal(code="spec_mismatch", field="/handed", detail={"subject": order.order})
     if command.input_set != input_set(order.terms.input_set, command.handed):
         return Refusal(code="spec_mismatch", field="/input_set", detail={"subject": order.order})
     authority = batch.find(AUTHORITY, AuthorityState)
@@ -174,7 +208,7 @@ def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | N
 
 
 def fence_refusal(batch: Batch, attempt: AttemptState, fence: int) -> Refusal | None:
-    """Is this fence live? The one answer that renewals, events and reports share (G: a stale worker changes nothing)."""
+    """Is this fence live? The one answer that renewals, events and reports share: a stale worker changes nothing."""
     stale = Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
     if attempt.fence != fence or attempt.state not in LIVE:
         return stale

@@ -9,19 +9,25 @@ meanwhile (W15).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fencepost.core.amounts import exhausted, plus
 from fencepost.core.decide.batch import Batch
 from fencepost.core.evolve import Edge
-from fencepost.core.machines import ENDED
+from fencepost.core.machines import ATTEMPT, ENDED
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
-from fencepost.core.records.attempt import AttemptMoved, ResultFacts
+from fencepost.core.records.attempt import AttemptMoved, ResultFacts, VerificationReceipt
 from fencepost.core.records.budget import HoldAdjusted, HoldReleased, HoldSettled, HoldUnsettled
+from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import DependencyObserved, DependentsTold, WorkOrderMoved
 from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
+from fencepost.core.strictjson import INT_MAX
 
-_TIME = "time_us"
+TIME = "time_us"
+KERNEL = "kernel"
+"""Provider of the receipts that the supervisor of an attempt writes itself."""
 
 
 def order_of(batch: Batch, name: str) -> OrderState:
@@ -71,12 +77,19 @@ def end(batch: Batch, name: str, target: str, reason: str, cause: str = "") -> N
 
 
 def move_attempt(batch: Batch, attempt: AttemptState, *path: str, reason: str, evidence: str = "") -> None:
-    """Move an attempt through several states in one batch."""
+    """Move an attempt through several states in one batch; one that it only passes shows its own first reason."""
     origin = attempt.state
     for target in path:
+        shown = ATTEMPT.reasons.get(target, (reason,))
         batch.emit(
             attempt.attempt,
-            AttemptMoved(order=attempt.order, origin=origin, target=target, reason=reason, evidence=evidence),
+            AttemptMoved(
+                order=attempt.order,
+                origin=origin,
+                target=target,
+                reason=reason if reason in shown else shown[0],
+                evidence=evidence,
+            ),
         )
         origin = target
 
@@ -105,19 +118,18 @@ def exhausted_on_path(batch: Batch, order: OrderState) -> tuple[str, tuple[str, 
 
 
 def tell(batch: Batch, first: str) -> None:
-    """Carry ends on to dependents, up to the bound of one batch."""
-    left = batch.given.limits.fanout_per_batch
+    """Carry ends on to dependents, up to the bound of one batch, however many orders end in it."""
     queue = deque([first])
-    while queue and left > 0:
+    while queue and batch.fanout_left > 0:
         name = queue.popleft()
         order = order_of(batch, name)
         if order.told_done or order.state not in ENDED:
             continue
-        page = batch.dependents(name, order.told, left)
+        page = batch.dependents(name, order.told, batch.fanout_left)
         for edge in page:
             if _observe(batch, edge, order.state):
                 queue.append(edge.dependent)
-        left -= max(len(page), 1)
+        batch.fanout_left -= max(len(page), 1)
         last = page[-1].position if page else order.dependents - 1
         batch.emit(name, DependentsTold(position=last, done=last + 1 >= order.dependents))
 
@@ -153,53 +165,84 @@ def settle_readiness(batch: Batch, name: str, cause: str) -> bool:
     return False
 
 
-def used(facts: ResultFacts, held: dict[str, int]) -> tuple[dict[str, int], tuple[str, ...], bool]:
-    """What a result's receipts say was used: (amounts, receipt names, charged conservatively).
+class Used(NamedTuple):
+    """What receipts say was used. `conservative` says that something was charged as it was held."""
 
-    An unknown dimension is never zero: it is charged as it was held.
+    amounts: dict[str, int]
+    receipts: tuple[str, ...]
+    conservative: bool
+
+
+def time_receipt(attempt: AttemptState) -> str:
+    """Name of the supervisor's own receipt for the duration of an attempt."""
+    return f"{KERNEL}:{attempt.attempt}:time"
+
+
+def used(usages: Sequence[Usage], hold: HoldState) -> Used:
+    """Add up the receipts that this hold has not booked yet; one that is named twice counts once.
+
+    An unknown dimension is never zero: it is charged as it is held.
     """
     amounts: dict[str, int] = {}
-    conservative = False
-    for usage in facts.usage:
+    receipts: list[str] = []
+    unknown: set[str] = set()
+    for usage in usages:
+        name = f"{usage.provider}:{usage.receipt}"
+        if name in hold.receipts or name in receipts:
+            continue
+        receipts.append(name)
         amounts = plus(amounts, usage.amounts)
-        for dimension in usage.unknown:
-            if held.get(dimension):
-                amounts = plus(amounts, {dimension: held[dimension]})
-                conservative = True
-    names = tuple(f"{usage.provider}:{usage.receipt}" for usage in facts.usage)
-    return {key: amount for key, amount in amounts.items() if amount}, names, conservative
+        unknown |= {dimension for dimension in usage.unknown if hold.held.get(dimension)}
+    for dimension in sorted(unknown):
+        amounts[dimension] = max(amounts.get(dimension, 0), hold.held[dimension])
+    known = {dimension: min(amount, INT_MAX) for dimension, amount in amounts.items() if amount}
+    return Used(known, tuple(receipts), bool(unknown))
 
 
-def settle_from_result(batch: Batch, attempt: AttemptState, facts: ResultFacts, verifier_us: int = 0) -> None:
-    """End the hold of a reported attempt: charge its receipts, free the rest, in one record."""
+def _names_time(usages: Sequence[Usage]) -> bool:
+    return any(TIME in usage.amounts or TIME in usage.unknown for usage in usages)
+
+
+def settle_from_result(batch: Batch, attempt: AttemptState, facts: ResultFacts) -> None:
+    """End the hold of a reported attempt: charge its receipts and its verifier, free the rest, in one record.
+
+    Time is never unknown, since its supervisor measured it; no receipt in another dimension is known zero, since
+    whatever a command spends passes the kernel.
+    """
     hold = hold_of(batch, attempt)
-    amounts, names, conservative = used(facts, hold.held)
-    if verifier_us:
-        amounts = plus(amounts, {_TIME: verifier_us})
-    batch.emit(attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=names, flagged=conservative))
+    if hold.state != "held":
+        return
+    amounts, receipts, conservative = used(facts.usage, hold)
+    if not _names_time(facts.usage) and facts.duration_us:
+        amounts = {**amounts, TIME: facts.duration_us}
+    if attempt.verification_seq:
+        duration_us = batch.body(attempt.verification_seq, VerificationReceipt).duration_us
+        amounts = plus(amounts, {TIME: duration_us} if duration_us else {})
+    amounts = {dimension: min(amount, INT_MAX) for dimension, amount in amounts.items()}
+    batch.emit(attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=receipts, flagged=conservative))
 
 
-def settle_late_if_ended(batch: Batch, attempt: AttemptState, facts: ResultFacts) -> None:
-    """Book a late result's receipts, unless the attempt's hold still waits for its ordinary settlement."""
-    if hold_of(batch, attempt).state != "held":
-        settle_late(batch, attempt, facts)
+def settle_late(batch: Batch, attempt: AttemptState, usages: Sequence[Usage]) -> None:
+    """Book receipts that came late: they end an unsettled hold, or adjust one that has ended, each once.
 
-
-def settle_late(batch: Batch, attempt: AttemptState, facts: ResultFacts) -> None:
-    """Book the receipts of a late result: they end an unsettled hold, or adjust one that has ended, once."""
+    A hold that is still held waits for its ordinary settlement.
+    """
     hold = hold_of(batch, attempt)
-    amounts, names, _conservative = used(facts, hold.held)
-    if set(names) & set(hold.receipts) or not names:
+    amounts, receipts, conservative = used(usages, hold)
+    if not receipts or hold.state in ("held", "released"):
         return
     if hold.state == "unsettled":
-        batch.emit(attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=names))
+        if not _names_time(usages):
+            amounts, conservative = plus(amounts, hold.held), True
+        batch.emit(
+            attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=receipts, flagged=conservative)
+        )
         return
     # Time was charged when the attempt ended without a report; only what passes it is new.
-    over = amounts.get(_TIME, 0) - hold.charged.get(_TIME, 0)
-    rest = {key: amount for key, amount in amounts.items() if key != _TIME}
-    if over > 0:
-        rest[_TIME] = over
-    batch.emit(attempt.hold, HoldAdjusted(charged=rest, receipts=names))
+    over_us = amounts.pop(TIME, 0) - hold.charged.get(TIME, 0)
+    if over_us > 0:
+        amounts[TIME] = over_us
+    batch.emit(attempt.hold, HoldAdjusted(charged=amounts, receipts=receipts))
 
 
 def unsettle(batch: Batch, attempt: AttemptState) -> None:
@@ -208,9 +251,9 @@ def unsettle(batch: Batch, attempt: AttemptState) -> None:
     All other dimensions are known zero, since spending of a command passes the kernel.
     """
     hold = hold_of(batch, attempt)
-    freed = tuple(sorted(key for key in hold.held if key != _TIME))
+    freed = tuple(sorted(dimension for dimension in hold.held if dimension != TIME))
     settle_by_us = attempt.lease_us + batch.given.limits.lease_us
-    batch.emit(attempt.hold, HoldUnsettled(dimensions=(_TIME,), freed=freed, settle_by_us=settle_by_us))
+    batch.emit(attempt.hold, HoldUnsettled(dimensions=(TIME,), freed=freed, settle_by_us=settle_by_us))
 
 
 def plan_refusal(batch: Batch, order: OrderState) -> Refusal | None:

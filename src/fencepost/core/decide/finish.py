@@ -7,21 +7,21 @@ recorded backoff, or failed. What comes late is kept, refused, and still paid fo
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from fencepost.core.amounts import is_dimension
 from fencepost.core.canonical import encode_trusted
 from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.dispatch import fence_refusal, remembers_more
-from fencepost.core.evolve.attempt import projection_digest
+from fencepost.core.decide.specs import matches
+from fencepost.core.evolve import Edit
+from fencepost.core.evolve.attempt import application_projection
 from fencepost.core.ids import sha256_of
-from fencepost.core.machines import CorruptHistory
-from fencepost.core.planfile.patterns import Pattern, compile_pattern
-from fencepost.core.reasons import Refusal
+from fencepost.core.reasons import FAILURES, Refusal
 from fencepost.core.records.attempt import (
     AttemptResult,
     Backoff,
@@ -31,8 +31,8 @@ from fencepost.core.records.attempt import (
     ResultFacts,
     VerificationReceipt,
 )
-from fencepost.core.records.budget import HoldSettled
-from fencepost.core.records.common import RETRYABLE, FailureClass
+from fencepost.core.records.budget import HoldAdjusted, HoldSettled
+from fencepost.core.records.common import RETRYABLE, FailureClass, Usage
 from fencepost.core.state import AUTHORITY, AttemptState, AuthorityState, OrderState, Terms
 
 
@@ -81,6 +81,12 @@ def _bounds(batch: Batch, facts: ResultFacts) -> Refusal | None:
     if len(set(names)) != len(names):
         detail = {"subject": "each receipt", "needed": "named once"}
         return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
+    if not all(is_dimension(name) for usage in facts.usage for name in (*usage.amounts, *usage.unknown)):
+        detail = {"subject": "each dimension", "needed": "a registered one"}
+        return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
+    if facts.duration_us > limits.duration_max_us:
+        detail = {"subject": "the duration", "needed": f"at most {limits.duration_max_us} us"}
+        return Refusal(code="out_of_range", field="/facts/duration_us", detail=detail)
     return None
 
 
@@ -94,7 +100,9 @@ def _differs(
     _keep(batch, attempt, command, digest, "rejected_conflict", "results_differ")
     if order.state == "result_pending" and order.attempt == attempt.attempt:
         ending.move(batch, order.order, "conflict", "results_differ", attempt.attempt)
-    ending.settle_late_if_ended(batch, ending.attempt_of(batch, attempt.attempt), command.facts)
+        # Nothing more is done for this attempt until a person has spoken; what both results used is paid now.
+        ending.settle_from_result(batch, attempt, batch.body(attempt.result_seq, AttemptResult).facts)
+    ending.settle_late(batch, attempt, command.facts.usage)
     return batch.decided({"disposition": "rejected_conflict"}, refusal)
 
 
@@ -103,7 +111,8 @@ def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: st
     if attempt.state == "reserved" or not remembers_more(batch, attempt, "result", digest):
         return refusal
     _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
-    ending.settle_late_if_ended(batch, ending.attempt_of(batch, attempt.attempt), command.facts)
+    if command.fence == attempt.fence:
+        ending.settle_late(batch, attempt, command.facts.usage)
     return batch.decided({"disposition": "rejected_stale"}, refusal)
 
 
@@ -134,21 +143,33 @@ def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
     attempt = batch.find(command.attempt, AttemptState)
     if attempt is None:
         return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    if command.duration_us > batch.given.limits.duration_max_us:
+        detail = {"subject": "the duration", "needed": f"at most {batch.given.limits.duration_max_us} us"}
+        return Refusal(code="out_of_range", field="/duration_us", detail=detail)
     refusal = fence_refusal(batch, attempt, command.fence)
     if refusal is not None:
-        return refusal
+        return _stopped_late(batch, attempt, command, refusal)
     order = ending.order_of(batch, attempt.order)
     credited = {"attempts": 1} if order.yields < batch.given.limits.yields_max else {}
     path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
     ending.move_attempt(batch, attempt, *path, reason="drained", evidence=command.note)
     charged = {"time_us": command.duration_us} if command.duration_us else {}
-    receipt = f"kernel:{attempt.attempt}:time"
     batch.emit(
         attempt.hold,
-        HoldSettled(charged=charged, basis="stopped", receipts=(receipt,), credited=credited),
+        HoldSettled(charged=charged, basis="stopped", receipts=(ending.time_receipt(attempt),), credited=credited),
     )
     ending.lose(batch, order.order, "drained", attempt.attempt)
     return batch.decided({"order": order.order})
+
+
+def _stopped_late(batch: Batch, attempt: AttemptState, command: ReportStopped, refusal: Refusal) -> Decided | Refusal:
+    """The fence is gone and nothing is credited, but the time is spent all the same: facts outlive authority."""
+    if command.fence != attempt.fence:
+        return refusal
+    usage = Usage(receipt=f"{attempt.attempt}:time", provider=ending.KERNEL, amounts={ending.TIME: command.duration_us})
+    ending.settle_late(batch, attempt, (usage,))
+    late = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
+    return batch.decided({}, late) if batch.facts else refusal
 
 
 def record_verification(batch: Batch, command: RecordVerification) -> Decided | Refusal:
@@ -159,9 +180,12 @@ def record_verification(batch: Batch, command: RecordVerification) -> Decided | 
         return Refusal(code="spec_mismatch", field="/result", detail={"subject": attempt.attempt})
     if attempt.verification_seq:
         return Refusal(code="verification_known", field="/attempt", detail={"subject": attempt.attempt})
-    if attempt.state != "result_reported":
-        detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "result_reported"}
-        return Refusal(code="attempt_state", field="/attempt", detail=detail)
+    if command.duration_us > batch.given.limits.duration_max_us:
+        detail = {"subject": "the duration", "needed": f"at most {batch.given.limits.duration_max_us} us"}
+        return Refusal(code="out_of_range", field="/duration_us", detail=detail)
+    order = ending.order_of(batch, attempt.order)
+    if order.state != "result_pending" or order.attempt != attempt.attempt:
+        return _verified_late(batch, attempt, command)
     batch.emit(
         attempt.attempt,
         VerificationReceipt(
@@ -180,6 +204,18 @@ def record_verification(batch: Batch, command: RecordVerification) -> Decided | 
     return batch.decided({"attempt": attempt.attempt, "outcome": command.outcome})
 
 
+def _verified_late(batch: Batch, attempt: AttemptState, command: RecordVerification) -> Decided | Refusal:
+    """Nobody waits for this verdict any more; the verifier's time is charged all the same, once."""
+    detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "result_reported"}
+    refusal = Refusal(code="attempt_state", field="/attempt", detail=detail)
+    hold = ending.hold_of(batch, attempt)
+    receipt = f"{ending.KERNEL}:{attempt.attempt}:verifier"
+    if hold.state != "settled" or receipt in hold.receipts or not command.duration_us:
+        return refusal
+    batch.emit(attempt.hold, HoldAdjusted(charged={ending.TIME: command.duration_us}, receipts=(receipt,)))
+    return batch.decided({}, Refusal(code="rejected_stale", field="/attempt", detail={"subject": attempt.attempt}))
+
+
 class Verdict(NamedTuple):
     """What the evidence says under the contract. `failure` is None exactly when it is accepted."""
 
@@ -187,28 +223,21 @@ class Verdict(NamedTuple):
     failure: FailureClass | None
 
 
-@lru_cache(maxsize=4096)
-def _pattern(text: str) -> Pattern:
-    pattern = compile_pattern(text)
-    if not isinstance(pattern, Pattern):
-        raise CorruptHistory(f"the pattern {text!r} of an accepted spec cannot be read: {pattern.message}")
-    return pattern
-
-
-def _matches(text: str, path: str) -> bool:
-    return _pattern(text).matches(path)
-
-
 def judge(terms: Terms, facts: ResultFacts, verification: str) -> Verdict:
     """Judge a result by its order's acceptance contract; the claims of its sender decide nothing."""
     accept = terms.accept
-    if facts.outcome == "failed" or facts.failure is not None:
-        return Verdict(facts.message_code, facts.failure or "executor")
+    if facts.outcome == "succeeded" and facts.failure is not None:
+        return Verdict("result_invalid", "executor")
+    if facts.outcome == "failed":
+        code = facts.message_code if facts.message_code in FAILURES else "executor_failed"
+        return Verdict(code, facts.failure or "executor")
     if facts.exit_code != accept.exit_code:
         return Verdict("exit_code_unexpected", "executor")
     paths = [artifact.path for artifact in facts.artifacts]
+    if not all(any(matches(text, path) for text in terms.outputs) for path in paths):
+        return Verdict("outputs_refused", "validation")
     for text in accept.files:
-        if not any(_matches(text, path) for path in paths):
+        if not any(matches(text, path) for path in paths):
             return Verdict("outputs_missing", "validation")
     passed = {receipt.subject for receipt in facts.validation if receipt.check == "schema" and receipt.passed}
     if any(path not in passed for path in accept.schemas):
@@ -250,13 +279,11 @@ def apply(batch: Batch, command: ApplyResult) -> Decided | Refusal:
 def _write_application(
     batch: Batch, order: OrderState, attempt: AttemptState, facts: ResultFacts, authority: AuthorityState
 ) -> Decided:
-    verifier_us = 0
     events = [attempt.descriptor_seq, attempt.result_seq]
     if attempt.verification_seq:
-        verifier_us = batch.body(attempt.verification_seq, VerificationReceipt).duration_us
         events.append(attempt.verification_seq)
     verdict = judge(order.terms, facts, attempt.verification)
-    ending.settle_from_result(batch, attempt, facts, verifier_us)
+    ending.settle_from_result(batch, attempt, facts)
     order = ending.order_of(batch, order.order)
     decision, backoff = _decision(batch, order, verdict)
     body = ResultApplication(
@@ -279,9 +306,9 @@ def _write_application(
         failure=verdict.failure,
         backoff=backoff,
     )
-    after = _after(batch, order, attempt, body)
-    body = replace(body, projection=projection_digest(after))
-    batch.emit(order.order, body)
+    # Applied in a working copy first, which is thrown away: the record names the digest of what it leads to.
+    projection = application_projection(Edit(batch, batch.fact(order.order, body)), body)
+    batch.emit(order.order, replace(body, projection=projection))
     ending.tell(batch, order.order)
     after = ending.order_of(batch, order.order)
     return batch.decided(
@@ -293,13 +320,6 @@ def _write_application(
             "duplicate": False,
         }
     )
-
-
-def _after(batch: Batch, order: OrderState, attempt: AttemptState, body: ResultApplication) -> OrderState:
-    """The order as the application will leave it: folded on the side, to name its digest in the record."""
-    side = batch.side()
-    side.emit(order.order, body)
-    return ending.order_of(side, order.order)
 
 
 def _decision(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fencepost.core.amounts import foreign_currency, shortfall
 from fencepost.core.commands import EndBackoff, ExpireAttempt, ProveHolderGone, Reexamine, SettleHold
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
-from fencepost.core.decide.claim import wanted
+from fencepost.core.decide.claim import held_elsewhere, wanted
 from fencepost.core.decide.clock import prove_deadline, prove_expiry
 from fencepost.core.machines import LIVE
 from fencepost.core.reasons import Refusal
@@ -181,12 +180,8 @@ def reexamine(batch: Batch, command: Reexamine) -> Decided | Refusal:
     if ending.exhausted_on_path(batch, order) is not None:
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted")
         return batch.decided({"order": order.order, "state": "budget_exhausted"})
-    amounts = wanted(batch, order)
-    for subject in order.accounts:
-        account = ending.account_of(batch, subject)
-        short = shortfall(account, amounts)
-        if short or foreign_currency(account, amounts) is not None:
-            detail = {"account": subject, "dimension": ", ".join(short)}
-            return Refusal(code="budget_held", detail=detail)
+    refusal = held_elsewhere(batch, order, wanted(batch, order))
+    if refusal is not None:
+        return refusal
     ending.move(batch, order.order, "ready", "budget_freed")
     return batch.decided({"order": order.order, "state": "ready"})

@@ -1,6 +1,7 @@
 """Retry on request: a backoff made due, or a replacement for an order that ended without being applied.
 
-A replacement has the same spec and lineage and a new identity; the order that it replaces stays as it is. With its
+A replacement has the same contract and lineage and a new identity, under the constitution in force; the order that
+it replaces stays as it is. With its
 dependents, also those that ended because of it are replaced, so that the graph is whole again.
 """
 
@@ -12,8 +13,9 @@ from msgspec.structs import replace
 
 from fencepost.core.commands import RetryOrder
 from fencepost.core.decide import ending
-from fencepost.core.decide.admit import place, sealed_spec
+from fencepost.core.decide.admit import place
 from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.decide.specs import policy_of, sealed_spec
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.plan import FromOrder, Group, Member, WorkOrderSpec
@@ -25,6 +27,9 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
     if order is None:
         return Refusal(code="not_found", field="/order", detail={"subject": command.order})
     if order.state == "retry_wait":
+        refusal = ending.plan_refusal(batch, order)
+        if refusal is not None:
+            return refusal
         ending.move(batch, order.order, "ready", "retry_requested")
         return batch.decided({"order": order.order, "replacements": []})
     if order.replaced_by is not None:
@@ -115,6 +120,7 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
         plan = batch.find(old.plan, PlanState)
         position = plan.orders if plan is not None else position
     accounts = (SCOPE, old.plan, order) if old.plan is not None else (SCOPE, order)
+    constitution_version, policy_context = policy_of(batch)
     body = replace(
         spec,
         order=order,
@@ -122,6 +128,8 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
         groups=groups,
         inputs=replace(spec.inputs, orders=handed),
         replaces=old.order,
+        constitution_version=constitution_version,
+        policy_context=policy_context,
         accounts=accounts,
     )
     batch.emit(order, sealed_spec(body))

@@ -20,13 +20,14 @@ from fencepost.core.commands import (
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import prove_deadline
+from fencepost.core.decide.drafts import ceilings_refusal
 from fencepost.core.index import TASK
 from fencepost.core.machines import ENDED, LIVE
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptResult
 from fencepost.core.records.budget import BudgetCeilingSet
 from fencepost.core.records.plan import PlanCancelAdvanced, PlanCancelRequested
-from fencepost.core.state import SCOPE, OrderState, PlanState, ScopeState
+from fencepost.core.state import OrderState, PlanState, ScopeState
 
 _PAST_ALL = 2**62  # greater than every rank
 
@@ -37,9 +38,17 @@ def cancel_order(batch: Batch, command: CancelOrder) -> Decided | Refusal:
         return Refusal(code="not_found", field="/order", detail={"subject": command.order})
     if order.state in ENDED:
         return Refusal(code="order_ended", field="/order", detail={"subject": order.order, "state": order.state})
+    if _waits_for_effect(order):
+        detail = {"subject": order.order, "state": order.state, "needed": "an effect that is resolved"}
+        return Refusal(code="order_state", field="/order", detail=detail)
     cancel(batch, order, "cancelled_by_request")
     after = ending.order_of(batch, order.order)
     return batch.decided({"order": order.order, "state": after.state, "reason": after.reason})
+
+
+def _waits_for_effect(order: OrderState) -> bool:
+    """While an effect may have happened, reconciliation or a person's word comes before any cancel (G1, W19)."""
+    return order.effect_open or order.state in ("reconciling", "unknown_terminal")
 
 
 def cancel(batch: Batch, order: OrderState, reason: str) -> None:
@@ -57,7 +66,10 @@ def cancel(batch: Batch, order: OrderState, reason: str) -> None:
         facts = batch.body(attempt.result_seq, AttemptResult).facts
         ending.move_attempt(batch, attempt, target, reason=reason)
         ending.settle_from_result(batch, attempt, facts)
-    ending.end(batch, order.order, "cancelled", reason)
+    if order.effect_applied:  # G2: what has happened cannot be cancelled
+        ending.end(batch, order.order, "failed", "cancelled_after_effect", reason)
+    else:
+        ending.end(batch, order.order, "cancelled", reason)
 
 
 def cancel_plan(batch: Batch, command: CancelPlan) -> Decided | Refusal:
@@ -108,7 +120,7 @@ def _advance(batch: Batch, name: str) -> Decided:
     reason = "deadline_passed" if plan.cancel == "deadline_passed" else "plan_cancelled"
     for row in page:
         order = ending.order_of(batch, row.subject)
-        if order.state not in ENDED:
+        if order.state not in ENDED and not _waits_for_effect(order):
             cancel(batch, order, reason)
     position = page[-1].due_us if page else plan.cancel_position
     done = len(page) < limit
@@ -139,11 +151,8 @@ def set_budget(batch: Batch, command: SetBudget) -> Decided | Refusal:
     if command.expected and value.version != command.expected:
         detail = {"subject": command.account, "found": str(value.version), "expected": str(command.expected)}
         return Refusal(code="version_moved", field="/expected", detail=detail)
-    if command.account != SCOPE and command.ceilings.get("attempts", 1) < 1:
-        return Refusal(
-            code="out_of_range",
-            field="/ceilings/attempts",
-            detail={"subject": "attempts", "needed": "at least 1"},
-        )
+    refusal = ceilings_refusal(command.ceilings, "/ceilings")
+    if refusal is not None:
+        return refusal
     batch.emit(command.account, BudgetCeilingSet(ceilings=command.ceilings, note=command.note))
     return batch.decided({"account": command.account})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fencepost.core.amounts import minus, plus
+from fencepost.core.amounts import plus
 from fencepost.core.canonical import encode_trusted
-from fencepost.core.evolve.edit import Edit, book, claim_revision, move_attempt, move_order
+from fencepost.core.evolve.edit import Edit, book, claim_revision, move_attempt, move_order, require_verdict
 from fencepost.core.ids import sha256_of
-from fencepost.core.machines import BUDGET_HOLD, CorruptHistory
+from fencepost.core.machines import BUDGET_HOLD, LIVE, CorruptHistory
 from fencepost.core.records import attempt, budget
 from fencepost.core.records.envelope import Wire
 from fencepost.core.state import AttemptState, HoldState, OrderState, WorkerState
@@ -24,6 +24,7 @@ def worker_enrolled(edit: Edit, body: attempt.WorkerEnrolled) -> None:
             boot_id=body.boot_id,
             pid=body.pid,
             enrolled_us=edit.now_us,
+            executors=body.executors,
         ),
     )
 
@@ -33,6 +34,16 @@ def attempt_reservation(edit: Edit, body: attempt.AttemptReservation) -> None:
     order = edit.need(body.order, OrderState)
     if body.generation != order.generation + 1 or body.ordinal != order.ordinal + 1:
         raise CorruptHistory(f"record {edit.fact.seq}: generation or ordinal of {order.order} is not the next")
+    edit.require(body.fence == body.generation, f"the fence of {name} is not its generation")
+    edit.require(
+        (body.plan, body.spec, body.order_version, body.accounts)
+        == (order.plan, order.spec, order.version, order.accounts),
+        f"{name} is reserved for another version of {order.order}",
+    )
+    worker = edit.need(body.worker, WorkerState)
+    edit.require((body.host, body.boot_id) == (worker.host, worker.boot_id), f"{name} is held by another host")
+    edit.require(body.amounts.get("attempts") == 1, f"{name} does not hold exactly one attempt")
+    require_verdict(edit, order, "holds")
     born = AttemptState(
         version=1,
         attempt=name,
@@ -94,9 +105,15 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
         descriptor_seq=edit.fact.seq,
     )
     order = edit.need(body.order, OrderState)
+    edit.require(
+        (order.attempt, order.spec) == (known.attempt, body.spec) and known.worker == body.worker,
+        f"{known.attempt} is activated for another order, spec or worker",
+    )
+    edit.require(body.lease_from_us == edit.now_us < body.lease_until_us, f"the lease of {known.attempt} is not new")
     move_order(edit, order, "active", "attempt_running")
     hold = edit.need(known.hold, HoldState)
-    edit.change(known.hold, hold, held=minus(hold.held, _ONE_ATTEMPT), charged=plus(hold.charged, _ONE_ATTEMPT))
+    held = edit.less(hold.held, _ONE_ATTEMPT, known.hold)
+    edit.change(known.hold, hold, held=held, charged=plus(hold.charged, _ONE_ATTEMPT))
     book(edit, hold.accounts, free=_ONE_ATTEMPT, charge=_ONE_ATTEMPT)
 
 
@@ -105,7 +122,7 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
     edit.change(worker.worker, worker, renewed_us=edit.now_us)
     for name in body.attempts:
         known = edit.need(name, AttemptState)
-        if known.state not in ("leased", "running") or known.worker != worker.worker:
+        if known.state not in LIVE or known.worker != worker.worker:
             raise CorruptHistory(f"record {edit.fact.seq}: {name} has no live lease of {worker.worker}")
         renewed = edit.change(name, known, lease_us=body.until_us)
         edit.change(name, renewed, claim=claim_revision(known.claim, renewed))
@@ -113,6 +130,8 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
 
 def attempt_event(edit: Edit, body: attempt.AttemptEvent) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
+    live = known.fence == body.fence and known.order == body.order and known.state in LIVE
+    edit.require(live, f"{known.attempt} speaks under a stale fence")
     if body.family == "execution_started" and known.state == "leased":
         move_attempt(edit, known, "running", "attempt_running")
     else:
@@ -123,8 +142,12 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     """A result under a live fence ends the lease: nothing of that attempt expires any more (lifecycle, 3)."""
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt:
+    if known.fence != body.fence or order.attempt != known.attempt or known.state not in LIVE:
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
+    edit.require(
+        (body.spec, body.claim, body.facts.input_set) == (order.spec, known.claim, known.input_set),
+        f"{known.attempt} reports on another spec, claim or input set",
+    )
     waits = body.facts.outcome == "succeeded" and order.terms.accept.verify
     reason = "waiting_for_verification" if waits else "waiting_for_reduction"
     move_attempt(edit, known, "result_reported", reason, result_seq=edit.fact.seq, result=body.facts_digest)
@@ -141,7 +164,9 @@ def late_record(edit: Edit, body: attempt.LateRecord) -> None:
 
 def verification_receipt(edit: Edit, body: attempt.VerificationReceipt) -> None:
     known = edit.need(body.attempt, AttemptState)
-    if known.result != body.result or known.verification_seq:
+    order = edit.need(body.order, OrderState)
+    waits = known.state == "result_reported" and order.state == "result_pending" and order.attempt == known.attempt
+    if known.result != body.result or known.verification_seq or not waits:
         raise CorruptHistory(f"record {edit.fact.seq}: this verification is for another result of {known.attempt}")
     edit.change(
         known.attempt,
@@ -150,7 +175,6 @@ def verification_receipt(edit: Edit, body: attempt.VerificationReceipt) -> None:
         verification=body.outcome,
         reason="waiting_for_reduction",
     )
-    order = edit.need(body.order, OrderState)
     edit.change(order.order, order, reason="waiting_for_reduction")
 
 
@@ -158,25 +182,41 @@ _APPLIED = {
     "applied": ("applied", "accepted"),
     "retry": ("retry_wait", "retryable_failed"),
     "failed": ("failed", "failed"),
-    "budget_exhausted": ("failed", "failed"),
-    "cancelled": ("cancelled", "failed"),
 }
 
 
 def result_application(edit: Edit, body: attempt.ResultApplication) -> None:
+    projection = application_projection(edit, body)
+    if projection != body.projection:
+        raise CorruptHistory(f"record {edit.fact.seq}: the projection of {body.order} is not the recorded one")
+
+
+def application_projection(edit: Edit, body: attempt.ResultApplication) -> str:
+    """Apply the decision, and return the digest of the order's own projection behind it."""
     order = edit.need(body.order, OrderState)
     known = edit.need(body.attempt, AttemptState)
     order_target, attempt_target = _APPLIED[body.decision]
+    checked = body.checked
+    edit.require(
+        order.attempt == known.attempt
+        and (order.version, order.spec) == (checked.order_version, checked.spec)
+        and (known.version, known.generation, known.input_set)
+        == (checked.attempt_version, checked.generation, checked.input_set),
+        f"the application of {known.attempt} rests on other versions",
+    )
+    edit.require(
+        (body.failure is None) == (body.decision == "applied") and (body.backoff is None) == (body.decision != "retry"),
+        f"the decision about {known.attempt} does not follow from its verdict",
+    )
     changes: dict[str, object] = {"result_seq": known.result_seq, "application_seq": edit.fact.seq}
-    if body.decision in ("retry", "failed"):
+    if body.decision != "applied":
         changes["failures"] = order.failures + 1
     if body.backoff is not None:
         changes["retry_due_us"] = body.backoff.due_us
     reason = "backoff" if body.decision == "retry" else body.reason
     moved = move_order(edit, order, order_target, reason, **changes)
-    if body.projection and projection_digest(moved) != body.projection:
-        raise CorruptHistory(f"record {edit.fact.seq}: the projection of {order.order} is not the recorded one")
     move_attempt(edit, known, attempt_target, body.reason, application_seq=edit.fact.seq)
+    return projection_digest(moved)
 
 
 class Projection(Wire, frozen=True):
@@ -216,28 +256,39 @@ def attempt_moved(edit: Edit, body: attempt.AttemptMoved) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     if known.state != body.origin:
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} is {known.state}, not {body.origin}")
+    own_record = body.target in ("leased", "accepted") or (body.target == "result_reported" and known.state in LIVE)
+    edit.require(not own_record, f"{known.attempt} becomes {body.target} by another record")
+    if body.target == "expired_no_effect":
+        edit.require_proof("reservation_expiry", known.attempt, known.version)
+    elif body.target == "lease_expired" and body.reason == "lease_expired":
+        edit.require_proof("lease_expiry", known.attempt, known.version)
+    elif body.target == "lease_expired":
+        edit.require(known.gone_seq == edit.fact.seq - 1, f"the holder of {known.attempt} is not proved gone")
     move_attempt(edit, known, body.target, body.reason)
-    if body.target == "yielded":
-        order = edit.need(known.order, OrderState)
-        edit.change(order.order, order, yields=order.yields + 1)
 
 
 def holder_gone_proof(edit: Edit, body: attempt.HolderGoneProof) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     if known.fence != body.fence or known.worker != body.worker:
         raise CorruptHistory(f"record {edit.fact.seq}: the proof is for another holder than that of {known.attempt}")
-    edit.change(known.attempt, known)
+    edit.change(known.attempt, known, gone_seq=edit.fact.seq)
 
 
 def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
     hold = edit.need(edit.fact.subject, HoldState)
     BUDGET_HOLD.require(hold.state, "settled")
+    if body.basis == "proved_deadline":
+        edit.require_proof("unsettled_hold", hold.hold, hold.version)
+    edit.require(not set(body.receipts) & set(hold.receipts), f"a receipt of {hold.hold} is booked twice")
+    if body.credited:
+        order = edit.need(hold.order, OrderState)
+        edit.change(order.order, order, yields=order.yields + 1)
     edit.change(
         hold.hold,
         hold,
         state="settled",
         held={},
-        charged=minus(plus(hold.charged, body.charged), body.credited),
+        charged=edit.less(plus(hold.charged, body.charged), body.credited, hold.hold),
         basis=body.basis,
         receipts=(*hold.receipts, *body.receipts),
     )
@@ -254,8 +305,12 @@ def hold_released(edit: Edit, body: budget.HoldReleased) -> None:
 def hold_unsettled(edit: Edit, body: budget.HoldUnsettled) -> None:
     hold = edit.need(edit.fact.subject, HoldState)
     BUDGET_HOLD.require(hold.state, "unsettled")
-    freed = {dimension: hold.held[dimension] for dimension in body.freed if dimension in hold.held}
-    edit.change(hold.hold, hold, state="unsettled", held=minus(hold.held, freed), settle_by_us=body.settle_by_us)
+    edit.require(
+        sorted((*body.freed, *body.dimensions)) == sorted(hold.held), f"{hold.hold} holds other dimensions than these"
+    )
+    freed = {dimension: hold.held[dimension] for dimension in body.freed}
+    held = edit.less(hold.held, freed, hold.hold)
+    edit.change(hold.hold, hold, state="unsettled", held=held, settle_by_us=body.settle_by_us)
     book(edit, hold.accounts, free=freed)
 
 

@@ -11,13 +11,19 @@ from fencepost.core.state import (
     AUTHORITY,
     CLOCK,
     SCOPE,
+    AttemptState,
     AuthorityState,
     ClockState,
     DecisionState,
     GrantState,
+    HoldState,
+    OrderState,
+    PlanState,
     PrincipalState,
+    Proof,
     ScopeState,
     Source,
+    Value,
     decision_subject,
 )
 
@@ -101,14 +107,20 @@ def clock_observation(edit: Edit, body: clock.LogicalClockObservation) -> None:
         return
     if body.logical_us < known.logical_us:
         raise CorruptHistory(f"record {seq}: logical time goes back")
+    moves = body.disposition == "accepted"
+    edit.require(body.domain == known.domain, f"the domain is {known.domain}, not {body.domain}")
+    edit.require(moves or body.logical_us == known.logical_us, f"a {body.disposition} reading moves time")
     if body.disposition == "quarantined":
         state = known.state
         if state != "clock_reconciliation_required":
             state = CLOCK_DOMAIN.require(state, "clock_reconciliation_required")
         edit.change(CLOCK, known, state=state, quarantined_seq=seq)
         return
-    if body.disposition == "accepted" and body.source in known.sources:
-        before = known.sources[body.source]
+    edit.require(known.state == "running", "time moves only while the domain runs")
+    if moves:
+        before = known.sources.get(body.source)
+        if before is None or before.boot_id != body.boot_id or body.tick <= before.last_tick:
+            raise edit.corrupt(f"the reading of {body.source} does not follow on its last one")
         source = replace(before, last_tick=body.tick, last_seq=seq)
     grace = {}
     if body.grace_until_us:
@@ -124,9 +136,33 @@ def clock_observation(edit: Edit, body: clock.LogicalClockObservation) -> None:
     )
 
 
+_TARGETS: dict[str, tuple[str, type[Value], str]] = {
+    "backoff": ("work_order", OrderState, "retry_due_us"),
+    "plan_deadline": ("plan", PlanState, "deadline_us"),
+    "unsettled_hold": ("budget_hold", HoldState, "settle_by_us"),
+    "lease_expiry": ("attempt", AttemptState, "lease_us"),
+    "reservation_expiry": ("attempt", AttemptState, "activation_deadline_us"),
+}
+"""Purpose -> kind of its target, and the field in which that names its deadline. Only the reducer that owns the
+target uses the proof; a purpose that is not here has no owner yet."""
+
+
 def deadline_proved(edit: Edit, body: clock.ClockDeadlineEligibility | clock.ExpiryEligibility) -> None:
-    """A proof moves nothing; it only takes its place in the domain's history."""
+    """A proof moves nothing; it takes its place in the domain's history, for the record right behind it."""
     known = edit.need(CLOCK, ClockState)
-    if known.version != body.clock_version or known.logical_us < body.deadline_us:
-        raise CorruptHistory(f"record {edit.fact.seq}: the clock does not prove this deadline")
-    edit.change(CLOCK, known)
+    seen = (known.domain, known.version, known.last_seq, known.logical_us, known.uncertainty_us)
+    named = (body.domain, body.clock_version, body.observation, body.logical_us, body.uncertainty_us)
+    passed = body.logical_us - body.uncertainty_us >= body.deadline_us
+    edit.require(seen == named and known.state == "running" and passed, "the clock does not prove this deadline")
+    edit.require(body.purpose in _TARGETS, f"{body.purpose} has no owner")
+    target_kind, kind, field = _TARGETS[body.purpose]
+    value = edit.need(body.target, kind)
+    edit.require(
+        value.version == body.target_version and getattr(value, field) == body.deadline_us,
+        f"{body.target} has another version or deadline",
+    )
+    if isinstance(body, clock.ExpiryEligibility):
+        edit.require(edit.need(body.target, AttemptState).fence == body.fence, f"{body.target} has another fence")
+    else:
+        edit.require(body.target_kind == target_kind, f"{body.purpose} is not a purpose of a {body.target_kind}")
+    edit.change(CLOCK, known, proof=Proof(body.purpose, body.target, body.target_version, edit.fact.seq))

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.amounts import minus, plus
+from fencepost.core.amounts import minus, plus, shortfall
 from fencepost.core.ids import sha256_of
-from fencepost.core.machines import ATTEMPT, ENDED, WORK_ORDER, CorruptHistory, order_guard
+from fencepost.core.machines import ATTEMPT, ENDED, WORK_ORDER, CorruptHistory, Machine, order_guard
+from fencepost.core.readiness import Verdict, verdict_of_all
 from fencepost.core.records.envelope import Body
 from fencepost.core.state import (
     CLOCK,
@@ -58,12 +59,39 @@ V = TypeVar("V", bound=Value)
 class Edit:
     """Collects one record's changes and hands them to the fold at once. A subject is created only at version 1."""
 
-    __slots__ = ("_fold", "_touched", "fact")
+    __slots__ = ("_edges", "_fold", "_touched", "fact")
 
     def __init__(self, fold: Fold, fact: Fact) -> None:
         self._fold = fold
         self._touched: dict[str, Value] = {}
+        self._edges: list[Edge] = []
         self.fact = fact
+
+    def corrupt(self, problem: str) -> CorruptHistory:
+        return CorruptHistory(f"record {self.fact.seq}: {problem}")
+
+    def require(self, holds: bool, problem: str) -> None:
+        """Raise CorruptHistory, with `problem` in words, unless `holds`."""
+        if not holds:
+            raise self.corrupt(problem)
+
+    def less(self, left: Mapping[str, int], right: Mapping[str, int], what: str) -> dict[str, int]:
+        """left - right. Raises CorruptHistory below zero."""
+        try:
+            return minus(left, right)
+        except ValueError as error:
+            raise self.corrupt(f"{what}: {error}") from error
+
+    def require_proof(self, purpose: str, target: str, target_version: int) -> None:
+        """Nothing ends by time unless the record right before proves it, for this purpose and version (W10)."""
+        proof = self.need(CLOCK, ClockState).proof
+        known = proof is not None and (proof.purpose, proof.target, proof.target_version, proof.seq) == (
+            purpose,
+            target,
+            target_version,
+            self.fact.seq - 1,
+        )
+        self.require(known, f"{purpose} of {target} is not proved")
 
     @property
     def now_us(self) -> int:
@@ -94,7 +122,7 @@ class Edit:
         return changed
 
     def add_edge(self, edge: Edge) -> None:
-        self._fold.add_edge(edge)
+        self._edges.append(edge)
 
     def close(self) -> None:
         own = self._touched.get(self.fact.subject)
@@ -105,6 +133,8 @@ class Edit:
             )
         for subject, value in self._touched.items():
             self._fold.put(subject, value)
+        for edge in self._edges:
+            self._fold.add_edge(edge)
 
 
 def claim_revision(previous: str, attempt: AttemptState) -> str:
@@ -123,6 +153,10 @@ def claim_revision(previous: str, attempt: AttemptState) -> str:
 def move_attempt(edit: Edit, attempt: AttemptState, target: str, reason: str, **changes: Any) -> AttemptState:
     """Move an attempt along its table and revise its claim."""
     ATTEMPT.require(attempt.state, target)
+    _require_reason(edit, ATTEMPT, target, reason)
+    if target == "reconciling":
+        order = edit.need(attempt.order, OrderState)
+        edit.require(order.effect_open or order.effect_applied, f"{attempt.attempt} has no possible effect")
     if not ATTEMPT.rows[target]:
         changes["ended_us"] = edit.now_us
     moved = edit.change(attempt.attempt, attempt, state=target, reason=reason, **changes)
@@ -132,7 +166,13 @@ def move_attempt(edit: Edit, attempt: AttemptState, target: str, reason: str, **
 def move_order(edit: Edit, order: OrderState, target: str, reason: str, **changes: Any) -> OrderState:
     """Move an order along its table, within the guards, and keep its plan's counts."""
     WORK_ORDER.require(order.state, target)
-    guard = order_guard(target, effect_open=order.effect_open, effect_applied=order.effect_applied)
+    _require_reason(edit, WORK_ORDER, target, reason)
+    guard = order_guard(
+        target,
+        effect_open=order.effect_open,
+        effect_applied=order.effect_applied,
+        after_effect_failure=reason != "cancelled_after_effect" and _fails_after_effect(order, target),
+    )
     if guard is not None:
         raise CorruptHistory(f"record {edit.fact.seq}: guard {guard} forbids {order.state} -> {target}")
     if target in ENDED:
@@ -141,6 +181,21 @@ def move_order(edit: Edit, order: OrderState, target: str, reason: str, **change
     if target in ENDED and order.plan is not None:
         _count_end(edit, moved)
     return moved
+
+
+def require_verdict(edit: Edit, order: OrderState, verdict: Verdict) -> None:
+    """The groups of an order are re-read whenever it moves on because of them (W15)."""
+    edit.require(verdict_of_all(order.groups) == verdict, f"the dependencies of {order.order} say otherwise")
+
+
+def _require_reason(edit: Edit, machine: Machine, target: str, reason: str) -> None:
+    known = machine.reasons.get(target)
+    edit.require(known is None or reason in known, f"{machine.name}: {target} cannot show the reason {reason!r}")
+
+
+def _fails_after_effect(order: OrderState, target: str) -> bool:
+    started = order.state in ("active", "result_pending")
+    return order.effect_applied and started and target not in ("result_pending", "applied")
 
 
 def _count_end(edit: Edit, order: OrderState) -> None:
@@ -166,22 +221,24 @@ def book(
     charge: Mapping[str, int] | None = None,
     credit: Mapping[str, int] | None = None,
 ) -> None:
-    """Book the same amounts on every account of a path: held up and down, charged up and down."""
+    """Book the same amounts on every account of a path: held up and down, charged up and down.
+
+    No hold passes a ceiling, on any account of its path (W18).
+    """
     for subject in accounts:
         value = edit.find(subject)
         if value is None:
             raise CorruptHistory(f"record {edit.fact.seq}: account {subject} is missing")
         account: Account = value.account
         held, charged = account.held, account.charged
-        try:
-            if hold:
-                held = plus(held, hold)
-            if free:
-                held = minus(held, free)
-            if charge:
-                charged = plus(charged, charge)
-            if credit:
-                charged = minus(charged, credit)
-        except ValueError as error:
-            raise CorruptHistory(f"record {edit.fact.seq}: account {subject}: {error}") from error
+        what = f"account {subject}"
+        if hold:
+            edit.require(not shortfall(account, hold), f"{what}: the hold passes its ceiling")
+            held = plus(held, hold)
+        if free:
+            held = edit.less(held, free, what)
+        if charge:
+            charged = plus(charged, charge)
+        if credit:
+            charged = edit.less(charged, credit, what)
         edit.change(subject, value, account=Account(account.ceiling, held, charged))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.evolve.edit import Edge, Edit, move_order
+from fencepost.core.evolve.edit import Edge, Edit, move_order, require_verdict
 from fencepost.core.machines import ENDED, CorruptHistory
 from fencepost.core.records import budget, plan
 from fencepost.core.state import Account, GroupState, NameState, OrderState, PlanState, Terms, name_subject
@@ -56,6 +56,7 @@ def work_order_spec(edit: Edit, body: plan.WorkOrderSpec) -> None:
         input_set=body.inputs.digest,
         priority=body.priority,
         retry=body.retry,
+        handed=bool(body.inputs.orders),
     )
     now_us = edit.now_us
     edit.create(
@@ -118,10 +119,22 @@ def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:
         edit.change(known.plan, known, lost=known.lost - 1)
 
 
+_BY_OWN_RECORD = frozenset({"reserved", "active", "applied"})
+"""States that only a reservation, a descriptor or an application leads to."""
+
+
 def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
     order = edit.need(edit.fact.subject, OrderState)
     if order.state != body.origin:
         raise CorruptHistory(f"record {edit.fact.seq}: {order.order} is {order.state}, not {body.origin}")
+    edit.require(body.target not in _BY_OWN_RECORD, f"{order.order} becomes {body.target} by another record")
+    if body.target == "ready":
+        require_verdict(edit, order, "holds")
+        edit.require(body.ready_us == edit.now_us, f"{order.order} is ready at another time than now")
+    elif body.target == "dependency_failed":
+        require_verdict(edit, order, "fails")
+    if body.reason == "backoff_over":
+        edit.require_proof("backoff", order.order, order.version)
     changes = {"ready_us": body.ready_us} if body.target == "ready" else {}
     move_order(edit, order, body.target, body.reason, **changes)
 
@@ -130,6 +143,8 @@ def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:
     order = edit.need(edit.fact.subject, OrderState)
     if body.group >= len(order.groups):
         raise CorruptHistory(f"record {edit.fact.seq}: {order.order} has no dependency group {body.group}")
+    member = edit.need(body.member, OrderState)
+    edit.require(member.state == body.outcome, f"{member.order} is {member.state}, not {body.outcome}")
     group = order.groups[body.group]
     if group.satisfied + group.unsatisfied >= group.total:
         raise CorruptHistory(f"record {edit.fact.seq}: every member of group {body.group} has ended already")
@@ -143,7 +158,8 @@ def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:
 
 def dependents_told(edit: Edit, body: plan.DependentsTold) -> None:
     order = edit.need(edit.fact.subject, OrderState)
-    if order.told_done or body.position < order.told:
+    told_all = body.position + 1 >= order.dependents
+    if order.told_done or not order.told <= body.position < order.dependents or body.done != told_all:
         raise CorruptHistory(f"record {edit.fact.seq}: dependents of {order.order} have been told already")
     edit.change(order.order, order, told=body.position, told_done=body.done)
 
@@ -152,6 +168,8 @@ def plan_cancel_requested(edit: Edit, body: plan.PlanCancelRequested) -> None:
     known = edit.need(body.plan, PlanState)
     if known.cancel:
         raise CorruptHistory(f"record {edit.fact.seq}: {body.plan} has a cancel already")
+    if body.reason == "deadline_passed":
+        edit.require_proof("plan_deadline", body.plan, known.version)
     edit.change(body.plan, known, cancel=body.reason, cancel_position=-1, cancel_done=False)
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-DOCUMENT_BYTES_MAX: Final = 16 * 1024 * 1024
+from fencepost.core.limits import FIRST_VALUES
+from fencepost.core.strictjson import INT_MAX
+
+DOCUMENT_BYTES_MAX: Final = FIRST_VALUES.command_bytes_max
 """Size of a plan file's text in UTF-8."""
 
 DEPTH_MAX: Final = 32
 """Tables and lists inside one another, the document itself counted as one."""
 
-INTEGER_MAX: Final = 2**53 - 1
+INTEGER_MAX: Final = INT_MAX
 """Greatest absolute value of any integer, so that every JSON reader keeps it exactly."""
 
 PROBLEMS_MAX: Final = 10_000
@@ -29,22 +32,22 @@ RING_NAMES_SHOWN_MAX: Final = 32
 QUOTE_CHARACTERS_MAX: Final = 80
 """Characters of a plan's own text that a message repeats."""
 
-ORDERS_MAX: Final = 10_000
+ORDERS_MAX: Final = FIRST_VALUES.plan_orders_max
 """Work orders of one plan: one batch of records."""
 
 NEEDS_MAX: Final = 256
 """Items of one order's `needs` that are tables, each of them a group."""
 
-MEMBERS_MAX: Final = 10_000
+MEMBERS_MAX: Final = ORDERS_MAX
 """Members of one order's groups together: a fan-in of the whole plan is allowed."""
 
-EDGES_MAX: Final = 200_000
+EDGES_MAX: Final = FIRST_VALUES.plan_edges_max
 """Members of all groups of a plan together."""
 
 NAME_CHARACTERS_MAX: Final = 63
 """Characters of the name of a plan or an order."""
 
-OBJECTIVE_BYTES_MAX: Final = 4_096
+OBJECTIVE_BYTES_MAX: Final = FIRST_VALUES.text_bytes_max
 """UTF-8 bytes of the objective."""
 
 ARGUMENTS_MAX: Final = 1_024
@@ -83,11 +86,14 @@ CURRENCIES_MAX: Final = 16
 EXIT_CODE_MAX: Final = 255
 """Greatest exit code that a program can end with."""
 
-ATTEMPTS_FIRST: Final = 3
+ATTEMPTS_FIRST: Final = FIRST_VALUES.attempts
 """First value of an order's attempts, if the plan allows as many."""
 
-ATTEMPT_TIME_FIRST_US: Final = 600 * 1_000_000
+ATTEMPT_TIME_FIRST_US: Final = FIRST_VALUES.attempt_time_us
 """First value of the limit of one attempt in microseconds (10 min), if the ceilings allow as much."""
+
+BACKOFF_LONGEST_US: Final = FIRST_VALUES.backoff_max_us
+"""Greatest value of `backoff_max`, in microseconds (1 h)."""
 
 BACKOFF_FIRST_US: Final = 1_000_000
 """First value of the pause before the first retry, in microseconds (1 s)."""

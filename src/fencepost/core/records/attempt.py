@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from fencepost.core.records.common import (
     Amounts,
     ArtifactRef,
@@ -82,7 +84,7 @@ class AttemptDescriptor(Body, frozen=True):
     outputs: tuple[str, ...]
     granted: tuple[str, ...]
     contributors: Contributors
-    extensions: dict[str, str] = {}
+    extensions: dict[str, str] = msgspec.field(default_factory=dict)
     checkpoint: str | None = None
 
 
@@ -208,7 +210,7 @@ class ResultApplication(Body, frozen=True):
 
     order: str
     attempt: str
-    decision: Literal["applied", "retry", "failed", "budget_exhausted", "cancelled"]
+    decision: Literal["applied", "retry", "failed"]
     reason: str
     checked: Checked
     applied_events: tuple[int, ...]

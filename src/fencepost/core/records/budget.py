@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from fencepost.core.records.common import Amounts, Count, Text
 from fencepost.core.records.envelope import Body, record_kind
 
@@ -26,7 +28,7 @@ class HoldSettled(Body, frozen=True):
     charged: Amounts
     basis: Literal["receipts", "expiry", "holder_gone", "stopped", "proved_deadline"]
     receipts: tuple[str, ...] = ()
-    credited: Amounts = {}
+    credited: Amounts = msgspec.field(default_factory=dict)
     flagged: bool = False  # charged conservatively, not from a receipt
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from fencepost.core.records.common import (
     Amounts,
     Classification,
@@ -41,7 +43,7 @@ class PlanRevision(Body, frozen=True):
     tasks: tuple[PlanTask, ...]
     deadline_us: Count | None = None  # logical
     predecessor: str | None = None
-    provenance: dict[str, str] = {}  # commit, dirtiness: told, never trusted
+    provenance: dict[str, str] = msgspec.field(default_factory=dict)  # commit, dirtiness: told, never trusted
 
 
 @record_kind("plan_cancel_requested", 1, "W19", "C25")
@@ -94,7 +96,7 @@ class Acceptance(Wire, frozen=True):
 
     exit_code: Count = 0
     files: tuple[str, ...] = ()
-    schemas: dict[str, Digest] = {}
+    schemas: dict[str, Digest] = msgspec.field(default_factory=dict)
     verify: tuple[str, ...] = ()
 
 
@@ -149,7 +151,7 @@ class WorkOrderSpec(Body, frozen=True):
     retry: Retry | None = None
     may_fail: bool = False
     params: str = ""  # canonical JSON, "" for none
-    extensions: dict[str, str] = {}
+    extensions: dict[str, str] = msgspec.field(default_factory=dict)
     plan: str | None = None
     plan_revision: Count = 0
     parent: str | None = None

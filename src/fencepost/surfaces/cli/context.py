@@ -51,31 +51,65 @@ class Globals:
 
     def config(self, **flags: Any) -> Config:
         given = {"store": self.store, "home": self.home, "scope": self.scope, **flags}
-        return load(given, os.environ, Path.cwd(), len(os.sched_getaffinity(0)))
+        return load(given, os.environ, Path.cwd(), _processors())
 
 
 NO_GLOBALS = Globals()
 
+CommandKey = Annotated[
+    str | None,
+    Parameter(name="--command-key", help="Key of this request: repeated, it is answered and not done again."),
+]
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
 
 @contextmanager
-def opened(options: Globals, *, start: Path | None = None, **flags: Any) -> Iterator[App]:
-    """The home that these options mean, open for the block. Raises NoHome where there is none."""
+def opened(options: Globals, *, start: Path | None = None, create: bool = False, **flags: Any) -> Iterator[App]:
+    """The home that these options mean, open for the block. Raises NoHome where there is none.
+
+    A scope that nobody has opened is refused as `scope_not_open`; with `create` it is made.
+    """
     config = options.config(**flags)
+    home = home_of(config, start or Path.cwd())
+    if home is None:
+        raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
+    with opened_home(home, config, create=create) as app:
+        yield app
+
+
+def home_of(config: Config, start: Path) -> Path | None:
+    """The home that a configuration means from `start` upwards, None where there is none."""
     if config.store is not None and not config.store.startswith("sqlite:"):
         raise CommandError(
             "unsupported_feature",
             f"stores of the kind {config.store.split(':', 1)[0]!r} are not built yet",
             next_step="leave --store out: the home's own SQLite store is used",
         )
-    home = Path(config.home) if config.home is not None else find_home(start or Path.cwd())
-    if home is None:
-        raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
+    return Path(config.home).absolute() if config.home is not None else find_home(start)
+
+
+@contextmanager
+def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator[App]:
+    """One home, open for the block; see `opened`."""
     app = App(home, scope=config.scope, environment=os.environ)
     try:
+        if not create:
+            _require_scope(app)
         app.kernel.open()
         yield app
     finally:
         app.close()
+
+
+def _require_scope(app: App) -> None:
+    with app.kernel.reader.look() as look:
+        if not look.head.seq:
+            raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
 
 
 def find_plan(look: Look, name: str) -> PlanState:

@@ -1,0 +1,318 @@
+"""`fencepost order`: look at work orders, wait for them, cancel and retry them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+from cyclopts import App, Parameter
+
+from fencepost.core.commands import CancelOrder, RetryOrder
+from fencepost.core.machines import ENDED, WORK_ORDER
+from fencepost.core.state import OrderState
+from fencepost.core.views import order_document
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.context import (
+    NO_GLOBALS,
+    CommandError,
+    CommandKey,
+    Globals,
+    current_plan,
+    emit,
+    emit_line,
+    find_order,
+    find_plan,
+    opened,
+    required,
+    say,
+)
+from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
+
+NOTE_CHARACTERS_MAX = 4_096
+PAGE_MAX = 10_000
+
+app = App(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
+
+Name = Annotated[str, Parameter(help="[PLAN/]TASK or an id; without PLAN the newest open plan, else the newest.")]
+Plan = Annotated[str | None, Parameter(help="Plan by name or id; first value: the newest open one, else the newest.")]
+Flag = Parameter(negative="")
+
+
+@app.command(name="list")
+def list_orders(
+    *,
+    plan: Plan = None,
+    state: Annotated[str | None, Parameter(help="Only orders in this state.")] = None,
+    every: Annotated[
+        bool, Parameter(name="--all", negative="", help="Replaced orders too; without --plan those of all plans.")
+    ] = False,
+    limit: Annotated[int, Parameter(help="At most so many, 1 to 10000.")] = 1_000,
+    after: Annotated[str | None, Parameter(help="Cursor: `next` of the page before.")] = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """List orders in the order of their definition."""
+    if not 1 <= limit <= PAGE_MAX:
+        raise CommandError("usage", f"--limit is a number from 1 to {PAGE_MAX}", next_step="fencepost order list")
+    if state is not None and state not in WORK_ORDER.rows:
+        raise CommandError("usage", f"{state!r} is no state of an order", next_step=f"one of {', '.join(_states())}")
+    with opened(options) as home, home.kernel.reader.look() as look:
+        orders = listed(look, plan, every=every)
+        if state is not None:
+            orders = [order for order in orders if order.state == state or order.order == after]
+        page, following = page_of(look, orders, after=after, limit=limit)
+        document = {
+            "items": [order_document(order, look.facts(order.result_seq)) for order in page] if options.json else [],
+            "next": following,
+        }
+        emit(options, document, lambda out: list_table(look, page, out, with_plan=every and plan is None))
+        if following is not None and not options.json:
+            say(f"more: --after {following}")
+
+
+def _states() -> list[str]:
+    return sorted(WORK_ORDER.rows)
+
+
+@app.command(name="show")
+def show(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
+    """Show one order: spec, needs, attempts, budget, files, and the records that prove it."""
+    with opened(options) as home, home.kernel.reader.look() as look:
+        order = find_order(look, name)
+        document = show_document(look, order)
+        emit(options, document, lambda out: show_text(look, order, document, out))
+
+
+@app.command(name="why")
+def why(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
+    """Say why an order is where it is, and which command would help."""
+    from fencepost.surfaces.cli.order_why import why_document, why_text
+
+    with opened(options) as home, home.kernel.reader.look() as look:
+        document = why_document(look, find_order(look, name), home.home / "locks")
+    emit(options, document, lambda out: why_text(document, out))
+
+
+@app.command(name="watch")
+def watch(name: Annotated[str | None, Name] = None, /, *, plan: Plan = None, options: Globals = NO_GLOBALS) -> int:
+    """Print a line at each change of an order, or of a whole plan, until it has ended.
+
+    Exit code 7 when an order that may not fail ended without being applied.
+    """
+    from fencepost.surfaces.cli import watch as changes
+
+    if (name is None) == (plan is None):
+        raise CommandError("usage", "name an order or a plan", next_step="fencepost order watch NAME")
+    with opened(options) as home:
+        with home.kernel.reader.look() as look:
+            if plan is not None:
+                subject = find_plan(look, plan).plan
+                orders = look.orders(subject)
+            else:
+                orders = [find_order(look, name or "")]
+                subject = orders[0].order
+            state = changes.OrderChanges({order.order: order for order in orders}, look.head.seq)
+            width = max((len(order.task) for order in orders), default=0)
+            for order in orders:
+                _tell(look, order, options, width)
+
+        def done(look: Look) -> bool:
+            for order in state.since(look, whole_plan=plan is not None):
+                _tell(look, order, options, width)
+            if plan is not None:
+                return changes.plan_ended(look, subject)
+            one = look.order(subject)
+            return one is None or one.state in ENDED
+
+        changes.until(home, done)
+        with home.kernel.reader.look() as look:
+            return changes.outcome_code(look.orders(subject) if plan is not None else _one(look, subject))
+
+
+def _one(look: Look, order: str) -> list[OrderState]:
+    return [found] if (found := look.order(order)) is not None else []
+
+
+def _tell(look: Look, order: OrderState, options: Globals, width: int) -> None:
+    from fencepost.surfaces.cli import watch as changes
+
+    if options.json:
+        emit_line(changes.change_document(look, order))
+    else:
+        print(changes.change_line(order, width=width))
+    _flush()
+
+
+def _flush() -> None:
+    import sys
+
+    sys.stdout.flush()
+
+
+@app.command(name="log")
+def log(
+    name: Name,
+    /,
+    *,
+    attempt: Annotated[int | None, Parameter(help="Number of the attempt; first value: the last one.")] = None,
+    follow: Annotated[bool, Parameter(negative="", help="Go on while it runs.")] = False,
+    stdout: Annotated[bool, Parameter(negative="", help="Only its stdout.")] = False,
+    stderr: Annotated[bool, Parameter(negative="", help="Only its stderr.")] = False,
+    verifier: Annotated[bool, Parameter(negative="", help="What its verifier printed.")] = False,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Print what an attempt printed: the first and the last MiB of each stream, and how much lies between."""
+    from fencepost.surfaces.cli.order_log import print_log
+
+    streams = tuple(stream for stream, chosen in (("stdout", stdout), ("stderr", stderr)) if chosen)
+    with opened(options) as home:
+        print_log(
+            home,
+            name,
+            ordinal=attempt,
+            streams=streams or ("stdout", "stderr"),
+            verifier=verifier,
+            follow=follow,
+            as_json=options.json,
+        )
+
+
+@app.command(name="files")
+def files(
+    name: Name,
+    /,
+    *,
+    to: Annotated[Path | None, Parameter(help="Folder to write verified copies into.")] = None,
+    attempt: Annotated[int | None, Parameter(help="What this attempt left, applied or not.")] = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """List the files of the applied result, or write verified copies of them. Files that differ are never replaced."""
+    from fencepost.surfaces.cli.order_files import copy_files, files_of, files_text
+
+    with opened(options) as home:
+        with home.kernel.reader.look() as look:
+            document, references = files_of(look, find_order(look, name), attempt)
+        if to is not None:
+            document["written"] = copy_files(home.artifacts, references, to)
+        emit(options, document, lambda out: files_text(document, out))
+
+
+@app.command(name="graph")
+def graph(
+    *,
+    plan: Plan = None,
+    svg: Annotated[Path | None, Parameter(help="Write an SVG file; - for stdout.")] = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Draw a plan: steps, states and needs, as text or as SVG."""
+    from fencepost.surfaces.cli.graph_model import read_graph
+    from fencepost.surfaces.cli.graph_text import graph_lines
+
+    with opened(options) as home, home.kernel.reader.look() as look:
+        drawn = read_graph(look, find_plan(look, plan) if plan is not None else current_plan(look))
+    if svg is not None:
+        _write_svg(svg, drawn)
+    if svg is not None and str(svg) == "-":
+        return
+    document = {
+        "plan": drawn.plan,
+        "name": drawn.name,
+        "sequence": drawn.sequence,
+        "steps": [[node.name for node in layer] for layer in drawn.layers],
+        "orders": [
+            {
+                "name": node.name,
+                "id": node.order,
+                "state": node.state,
+                "reason": node.reason,
+                "may_fail": node.may_fail,
+                "needs": [{"kind": need.kind, "orders": list(need.members)} for need in node.needs],
+            }
+            for node in drawn.nodes
+        ],
+        "svg": None if svg is None else str(svg),
+    }
+
+    def human(out: TextIO) -> None:
+        out.write(f"wrote {svg}\n" if svg is not None else "\n".join(graph_lines(drawn)) + "\n")
+
+    emit(options, document, human)
+
+
+def _write_svg(path: Path, drawn: Any) -> None:
+    import sys
+
+    from fencepost.surfaces.cli.graph_svg import graph_svg
+    from fencepost.surfaces.cli.whole_file import whole_file
+
+    data = graph_svg(drawn).encode()
+    if str(path) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    with whole_file(path) as file:
+        file.write(data)
+
+
+@app.command(name="cancel")
+def cancel(
+    name: Name,
+    /,
+    *,
+    note: Annotated[str, Parameter(help="Why; kept with the request.")] = "",
+    command_key: CommandKey = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Cancel an order in any state that is not an end. Orders that need it end as their groups say."""
+    if len(note.encode("utf-8", "replace")) > NOTE_CHARACTERS_MAX:
+        raise CommandError("too_large", f"the note passes {NOTE_CHARACTERS_MAX} bytes", next_step="shorten it")
+    with opened(options) as home:
+        with home.kernel.reader.look() as look:
+            order = find_order(look, name)
+        command = CancelOrder(order=order.order, note=note)
+        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        result = required(receipt)
+    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
+    emit(options, document, lambda out: print(f"{order.task}: {result['state']} ({result['reason']})", file=out))
+
+
+@app.command(name="retry")
+def retry(
+    name: Name,
+    /,
+    *,
+    with_dependents: Annotated[
+        bool, Parameter(negative="", help="Also the orders that ended because of this one.")
+    ] = False,
+    command_key: CommandKey = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Make a backoff due, or submit a replacement for an order that ended without being applied."""
+    with opened(options) as home:
+        with home.kernel.reader.look() as look:
+            order = find_order(look, name)
+        command = RetryOrder(order=order.order, with_dependents=with_dependents)
+        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        result = required(receipt)
+        with home.kernel.reader.look() as look:
+            made = look.many([made["order"] for made in result["replacements"]])
+            titles = {name: title_of(look, value) for name, value in made.items()}
+            states = {name: value.state for name, value in made.items()}
+            after = look.order(result["order"])
+    replacements = [{**one, "name": made[one["order"]].task} for one in result["replacements"]]
+    document = {
+        "name": order.task,
+        "order": result["order"],
+        "state": after.state if after is not None else None,
+        "replacements": replacements,
+        "sequence": receipt.sequence,
+        "fresh": receipt.fresh,
+    }
+
+    def human(out: TextIO) -> None:
+        for one in replacements:
+            print(f"{titles[one['order']]}: {states[one['order']]}, in the place of {one['replaces']}", file=out)
+        if not replacements and after is not None:
+            print(f"{order.task}: {after.state} ({after.reason})", file=out)
+
+    emit(options, document, human)

@@ -1,0 +1,238 @@
+"""What an attempt printed: kept as artifacts once it was reported, live from its folder while it runs.
+
+The bytes go to stdout as they are, unless that is a terminal; which attempt and stream they come from stands on
+stderr, and so does what was not kept.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fencepost.app import App
+from fencepost.core.machines import ENDED, LIVE
+from fencepost.core.records.attempt import VerificationReceipt
+from fencepost.core.records.common import LogRef
+from fencepost.core.state import AttemptState, OrderState
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.context import CommandError, emit_line, find_order, say
+from fencepost.surfaces.cli.watch import until
+from fencepost.surfaces.cli.words import block
+
+LOG_BYTES_MAX = 16 * 2**20  # kept of one stream at most: twice a MiB and the line that states the gap
+FOLLOW_S = 0.2
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of one order, at one moment."""
+
+    order: OrderState
+    attempt: AttemptState
+    kept: dict[str, LogRef]
+    reported: bool  # its output is final
+
+    @property
+    def title(self) -> str:
+        reason = "" if self.attempt.reason == self.attempt.state else f" ({self.attempt.reason})"
+        return f"{self.order.task}, attempt {self.attempt.ordinal}, {self.attempt.state}{reason}"
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of a stream from `offset` on; `skipped` bytes before them were not kept."""
+
+    offset: int
+    skipped: int
+    data: bytes
+    next_offset: int
+
+
+def print_log(
+    home: App,
+    name: str,
+    *,
+    ordinal: int | None,
+    streams: Sequence[str],
+    verifier: bool,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Print the streams of an attempt; with `follow` until its output is final."""
+    with home.kernel.reader.look() as look:
+        order = find_order(look, name)
+        chosen = _choose(look, order.order, ordinal, verifier)
+    if chosen is None and follow:
+        chosen = _wait_for_attempt(home, order.order, ordinal, verifier)
+    if chosen is None:
+        which = "attempt yet" if ordinal is None else f"attempt {ordinal}"
+        raise CommandError("not_found", f"{order.task} has no {which}", next_step=f"fencepost order why {name}")
+    outputs = [Output(home, stream, verifier=verifier, as_json=as_json) for stream in streams]
+    say(f"{chosen.title}{', its verifier' if verifier else ''}")
+    if follow:
+        _follow(home, chosen, outputs, verifier)
+    elif as_json:
+        emit_line({**_head(chosen), "streams": [output.document(chosen) for output in outputs]})
+    else:
+        for output in outputs:
+            output.advance(chosen)
+            output.finish(chosen)
+
+
+def _head(chosen: Chosen) -> dict[str, Any]:
+    return {
+        "name": chosen.order.task,
+        "id": chosen.order.order,
+        "attempt": chosen.attempt.attempt,
+        "ordinal": chosen.attempt.ordinal,
+        "state": chosen.attempt.state,
+        "live": not chosen.reported,
+    }
+
+
+def _choose(look: Look, order_id: str, ordinal: int | None, verifier: bool) -> Chosen | None:
+    order = look.order(order_id)
+    if order is None:
+        return None
+    if ordinal is None:
+        attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
+    else:
+        attempt = next((one for one in look.attempts(order_id) if one.ordinal == ordinal), None)
+    if attempt is None:
+        return None
+    source: Any = None
+    if verifier and attempt.verification_seq:
+        source = look.body(attempt.verification_seq, VerificationReceipt)
+    elif not verifier:
+        source = look.facts(attempt.result_seq)
+    kept = {stream: ref for stream in ("stdout", "stderr") if (ref := getattr(source, stream, None)) is not None}
+    waiting = ("reserved", *LIVE, *(("result_reported",) if verifier else ()))
+    return Chosen(
+        order=order, attempt=attempt, kept=kept, reported=source is not None or attempt.state not in waiting
+    )
+
+
+def _wait_for_attempt(home: App, order: str, ordinal: int | None, verifier: bool) -> Chosen | None:
+    """Wait until the attempt exists, or cannot come any more."""
+    found: list[Chosen] = []
+
+    def done(look: Look) -> bool:
+        one = _choose(look, order, ordinal, verifier)
+        if one is not None:
+            found.append(one)
+        value = look.order(order)
+        return bool(found) or value is None or value.state in ENDED
+
+    until(home, done)
+    return found[0] if found else None
+
+
+def _follow(home: App, chosen: Chosen, outputs: Sequence[Output], verifier: bool) -> None:
+    """Print what comes until the attempt's output is final. Another attempt of the order is not followed."""
+
+    def done(look: Look) -> bool:
+        now = _choose(look, chosen.order.order, chosen.attempt.ordinal, verifier)
+        if now is None:
+            return True
+        for output in outputs:
+            output.advance(now)
+            if now.reported:
+                output.finish(now)
+        return now.reported
+
+    until(home, done, poll_s=FOLLOW_S)
+
+
+class Output:
+    """One stream on its way to whoever reads: how far it has been printed, and in which form."""
+
+    def __init__(self, home: App, stream: str, *, verifier: bool, as_json: bool) -> None:
+        self._home = home
+        self._stream = stream
+        self._file = f"verify.{stream}" if verifier else stream
+        self._as_json = as_json
+        self._offset = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._raw = not as_json and not sys.stdout.isatty()
+
+    def document(self, chosen: Chosen) -> dict[str, Any]:
+        """The whole stream as one part of a document."""
+        pieces = list(self._pieces(chosen))
+        text = b"".join(piece.data for piece in pieces).decode("utf-8", "replace")
+        gap = sum(piece.skipped for piece in pieces)
+        total = pieces[-1].next_offset if pieces else 0
+        return {"stream": self._stream, "bytes_total": total, "gap_bytes": gap, "text": text}
+
+    def advance(self, chosen: Chosen) -> None:
+        """Print what has come since the last time."""
+        for piece in self._pieces(chosen):
+            self._print(piece, chosen)
+
+    def finish(self, chosen: Chosen) -> None:
+        """Nothing more comes."""
+        if not self._offset and not self._as_json:
+            lost = chosen.reported and not chosen.attempt.result_seq
+            say(f"{self._stream}: {'nothing is kept of this attempt' if lost else 'nothing was printed'}")
+        rest = self._decoder.decode(b"", final=True)
+        if rest and not self._raw and not self._as_json:
+            sys.stdout.write(block(rest))
+            sys.stdout.flush()
+
+    def _pieces(self, chosen: Chosen) -> list[Piece]:
+        """What is there and was not printed: the head, and behind a gap the tail."""
+        view = self._view(chosen)
+        pieces: list[Piece] = []
+        while view is not None:
+            since = view.since(self._offset)
+            if not since.data and not since.skipped_bytes:
+                break
+            offset = self._offset + since.skipped_bytes
+            self._offset = since.next_offset
+            pieces.append(
+                Piece(offset=offset, skipped=since.skipped_bytes, data=since.data, next_offset=since.next_offset)
+            )
+        return pieces
+
+    def _view(self, chosen: Chosen) -> Any:
+        """The log as it stands: kept bytes once they are reported, else those in the attempt's folder."""
+        ref = chosen.kept.get(self._stream)
+        if ref is not None:
+            data = self._home.artifacts.read(ref.digest, LOG_BYTES_MAX)
+            with tempfile.TemporaryDirectory(prefix="fencepost-") as folder:
+                path = Path(folder) / "log"
+                path.write_bytes(data)
+                return self._home.log(path)
+        if chosen.reported and chosen.attempt.result_seq:
+            return None
+        try:
+            return self._home.log(self._home.workspaces.find(chosen.attempt.attempt).logs / self._file)
+        except FileNotFoundError:
+            return None
+
+    def _print(self, piece: Piece, chosen: Chosen) -> None:
+        if self._as_json:
+            text = self._decoder.decode(piece.data)
+            emit_line(
+                {
+                    "attempt": chosen.attempt.attempt,
+                    "stream": self._stream,
+                    "offset": piece.offset,
+                    "skipped_bytes": piece.skipped,
+                    "text": text,
+                }
+            )
+            sys.stdout.flush()
+            return
+        if piece.skipped:
+            sys.stdout.flush()
+            say(f"{self._stream}: {piece.skipped} bytes were not kept")
+        if self._raw:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(piece.data)
+        else:
+            sys.stdout.write(block(self._decoder.decode(piece.data)))
+        sys.stdout.flush()

@@ -1,0 +1,197 @@
+"""One order in full, and the orders of a plan in pages: documents, and the same for people."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from fencepost.core.instant import format_duration
+from fencepost.core.readiness import verdict
+from fencepost.core.reasons import WAITS_AND_ENDS, fill
+from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.core.state import OrderState, PlanState
+from fencepost.core.views import attempt_document, order_document
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.accounts import account_of, title_of
+from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
+from fencepost.surfaces.cli.words import amount, amounts, dimension_label, fields, instant, one_line
+
+_KINDS = {"required": "needs", "optional": "needs end of", "alternative": "needs any of"}
+
+
+def listed(look: Look, plan: str | None, *, every: bool) -> list[OrderState]:
+    """A plan's orders as they stand; with `every` those of all plans, newest plan first, replaced ones too."""
+    if plan is not None:
+        return look.orders(find_plan(look, plan).plan, replaced=every)
+    if not every:
+        return look.orders(current_plan(look).plan)
+    found: list[OrderState] = []
+    for one in look.newest_plans(look.head.seq):
+        found += look.orders(one.plan, replaced=True)
+    return found + look.orders("", replaced=True)
+
+
+def page_of(
+    look: Look, orders: Sequence[OrderState], *, after: str | None, limit: int
+) -> tuple[list[OrderState], str | None]:
+    """Up to `limit` orders behind the cursor, and the next cursor. A cursor is the id of the last order shown."""
+    start = 0
+    if after is not None:
+        cursor = look.order(after)
+        # An order that was replaced meanwhile still marks its lineage's place.
+        places = [
+            place
+            for place, order in enumerate(orders)
+            if order.order == after or (cursor is not None and order.lineage == cursor.lineage)
+        ]
+        if not places:
+            raise CommandError("not_found", f"the cursor {after!r} is not among these orders", next_step="leave it out")
+        exact = [place for place in places if orders[place].order == after]
+        start = (exact or places)[0] + 1
+    page = list(orders[start : start + limit])
+    return page, page[-1].order if start + limit < len(orders) else None
+
+
+def list_table(look: Look, orders: Sequence[OrderState], out: TextIO, *, with_plan: bool) -> None:
+    """One line an order. Reasons that only repeat the state are left out."""
+    plans: dict[str, str] = {}
+    rows = []
+    for order in orders:
+        name = order.task
+        if with_plan and order.plan is not None:
+            if order.plan not in plans:
+                plan = look.find(order.plan, PlanState)
+                plans[order.plan] = plan.name if plan is not None else order.plan
+            name = f"{plans[order.plan]}/{order.task}"
+        if order.replaced_by is not None:
+            name += " (replaced)"
+        rows.append(
+            (
+                one_line(name),
+                order.state,
+                "" if order.reason == order.state else order.reason,
+                str(order.account.charged.get("attempts", 0)),
+                amount("time_us", order.account.charged.get("time_us", 0)),
+            )
+        )
+    table(out, ("ORDER", "STATE", "REASON", "TRIES", "TIME"), rows)
+
+
+def show_document(look: Look, order: OrderState) -> dict[str, Any]:
+    """The order's document, and everything that stands behind it."""
+    spec = look.spec(order)
+    return {
+        **order_document(order, look.facts(order.result_seq)),
+        "sequence": look.head.seq,
+        "lineage": order.lineage,
+        "spec": spec_document(spec),
+        "needs": needs_document(look, order, spec),
+        "attempts_made": [attempt_document(attempt) for attempt in look.attempts(order.order)],
+        "budget": [account_of(look, subject).document() for subject in order.accounts],
+        "records": {
+            "spec": order.spec_seq,
+            "result": order.result_seq or None,
+            "application": order.application_seq or None,
+        },
+    }
+
+
+def spec_document(spec: WorkOrderSpec) -> dict[str, Any]:
+    """What the order asks for, in short; the whole spec is the record that `records.spec` names."""
+    accept = spec.accept
+    return {
+        "digest": spec.spec,
+        "contract": spec.contract,
+        "work_kind": spec.work_kind,
+        "run": list(spec.run),
+        "environment": list(spec.environment),
+        "outputs": list(spec.outputs),
+        "inputs": {"digest": spec.inputs.digest, "files": spec.inputs.files, "bytes": spec.inputs.bytes},
+        "accept": {
+            "exit_code": accept.exit_code,
+            "files": list(accept.files),
+            "schemas": dict(accept.schemas),
+            "verify": list(accept.verify),
+        },
+        "attempt_time_us": spec.attempt_time_us,
+        "hold": dict(spec.hold),
+        "retry": None if spec.retry is None else {"on": list(spec.retry.on), "backoff_us": spec.retry.backoff_us},
+        "priority": spec.priority,
+        "classification": spec.classification,
+        "effects": spec.effects,
+        "may": list(spec.may),
+        "may_fail": spec.may_fail,
+        "params": bool(spec.params),
+    }
+
+
+def needs_document(look: Look, order: OrderState, spec: WorkOrderSpec) -> list[dict[str, Any]]:
+    """Dependency groups with their verdicts, and each member as it stands."""
+    members = look.many([member.order for group in spec.groups for member in group.members])
+    return [
+        {
+            "kind": group.kind,
+            "verdict": verdict(state),
+            "members": [
+                {
+                    "name": members[member.order].task,
+                    "id": member.order,
+                    "state": members[member.order].state,
+                    "outcomes": list(member.outcomes),
+                }
+                for member in group.members
+            ],
+        }
+        for group, state in zip(spec.groups, order.groups, strict=True)
+    ]
+
+
+def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: TextIO) -> None:
+    row = WAITS_AND_ENDS.get(order.reason)
+    sentence = f": {fill(row.sentence, {'subject': order.task})}" if row is not None else ""
+    rows = [
+        ("order", f"{title_of(look, order)}  {order.order}" if order.plan else order.order),
+        ("state", f"{order.state} ({order.reason}){sentence}"),
+    ]
+    facts = look.facts(order.result_seq)
+    if facts is not None and facts.message:
+        rows.append(("result", one_line(facts.message)))
+    if order.replaces is not None:
+        rows.append(("replaces", order.replaces))
+    if order.replaced_by is not None:
+        rows.append(("replaced", f"by {order.replaced_by}"))
+    rows += _spec_rows(document["spec"])
+    for need in document["needs"]:
+        for member in need["members"]:
+            rows.append((_KINDS[need["kind"]], f"{member['name']} ({member['state']})"))
+    rows += [("tries", f"{order.account.charged.get('attempts', 0)}, failures {order.failures}")]
+    for attempt in document["attempts_made"]:
+        reason = "" if attempt["reason"] == attempt["state"] else f" ({attempt['reason']})"
+        when = instant(attempt["activated_us"] or attempt["reserved_us"])
+        rows.append(("tries", f"attempt {attempt['ordinal']}, {when}: {attempt['state']}{reason}"))
+    rows.append(("charged", amounts(order.account.charged)))
+    for artifact in document["artifacts"]:
+        rows.append(("files", f"{one_line(artifact['path'])}, {artifact['bytes']} bytes"))
+        rows.append(("files", artifact["digest"]))
+    records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
+    rows.append(("records", records))
+    fields(out, rows, width=max(len(label) for label, _ in rows))
+
+
+def _spec_rows(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [("run", one_line(shlex.join(spec["run"])))]
+    if spec["inputs"]["files"]:
+        rows.append(("inputs", f"{spec['inputs']['files']} files, {spec['inputs']['bytes']} bytes, pinned"))
+    rows += [("outputs", one_line(", ".join(spec["outputs"])))] if spec["outputs"] else []
+    accept = [f"exit code {spec['accept']['exit_code']}"]
+    accept += [f"file {one_line(path)}" for path in spec["accept"]["files"]]
+    accept += [f"schema for {one_line(path)}" for path in spec["accept"]["schemas"]]
+    if spec["accept"]["verify"]:
+        accept.append(f"verifier {one_line(shlex.join(spec['accept']['verify']))}")
+    rows.append(("accept", "; ".join(accept)))
+    hold = {name: value for name, value in spec["hold"].items() if name not in ("attempts", "time_us")}
+    limits = [f"at most {format_duration(spec['attempt_time_us'])} an attempt"]
+    limits += [f"holds {dimension_label(name)} {amount(name, value)}" for name, value in sorted(hold.items())]
+    rows.append(("limits", "; ".join(limits)))
+    return rows

@@ -1,0 +1,138 @@
+"""What `run` says while it works: one plain line for each change of an order, read from the journal's records.
+
+The wording is stable: `NAME: STATE (REASON)`, with more behind it where there is more to say.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TextIO
+
+import msgspec
+
+from fencepost.core.instant import format_duration
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.words import one_line
+
+PAGE = 500
+QUIET = frozenset({"submitted", "reserved"})
+"""States that last for a moment and mean nothing to a person who waits."""
+
+
+class _Head(msgspec.Struct):
+    kind: str
+    subject: str
+
+
+class _Backoff(msgspec.Struct):
+    delay_us: int
+    jitter_us: int
+
+
+class _Facts(msgspec.Struct):
+    outcome: str
+
+
+class _Body(msgspec.Struct):
+    """What is read of the bodies of the five kinds that move an order; absent fields have their first values."""
+
+    order: str = ""
+    target: str = ""
+    reason: str = ""
+    ordinal: int = 0
+    decision: str = ""
+    backoff: _Backoff | None = None
+    facts: _Facts | None = None
+
+
+class _Record(msgspec.Struct):
+    body: _Body
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_RECORD = msgspec.json.Decoder(_Record)
+_KINDS = frozenset(
+    {"work_order_moved", "attempt_reservation", "attempt_descriptor", "attempt_result", "result_application"}
+)
+
+
+class Lines:
+    """An output that may go away: once nobody reads it, what is said goes nowhere and the work goes on."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._gone = False
+
+    def say(self, text: str) -> None:
+        if self._gone:
+            return
+        try:
+            self._out.write(f"{text}\n")
+            self._out.flush()
+        except BrokenPipeError:
+            self._gone = True
+            silence(self._out)
+
+
+def silence(out: TextIO) -> None:
+    """Nobody reads this output any more: what is still written to it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+class Progress:
+    """Changes of one plan's orders after a sequence."""
+
+    def __init__(self, plan: str, after_seq: int, lines: Lines) -> None:
+        self._plan = plan
+        self._seen = after_seq
+        self._lines = lines
+        self._names: dict[str, str] = {}
+        self._ordinals: dict[str, int] = {}  # attempt -> ordinal
+
+    def tell(self, look: Look) -> None:
+        """Say everything that has changed up to this look."""
+        while rows := look.records(self._seen, PAGE):
+            for seq, data in rows:
+                head = _HEAD.decode(data)
+                if head.kind in _KINDS:
+                    self._record(look, head, _RECORD.decode(data).body)
+                self._seen = seq
+
+    def _record(self, look: Look, head: _Head, body: _Body) -> None:
+        if head.kind == "work_order_moved":
+            if body.target not in QUIET:
+                self._say(look, head.subject, body.target, body.reason)
+        elif head.kind == "attempt_reservation":
+            self._ordinals[head.subject] = body.ordinal
+        elif head.kind == "attempt_descriptor":
+            ordinal = self._ordinals.pop(head.subject, 1)
+            self._say(look, body.order, "active", "attempt_running", f", attempt {ordinal}" if ordinal > 1 else "")
+        elif head.kind == "attempt_result":
+            self._reported(look, body)
+        elif body.backoff is not None:
+            wait_us = body.backoff.delay_us + body.backoff.jitter_us
+            wait_us -= wait_us % 1_000 if wait_us >= 1_000 else 0
+            more = f": {body.reason}, again in {format_duration(wait_us)}"
+            self._say(look, body.order, "retry_wait", "backoff", more)
+        else:
+            self._say(look, body.order, body.decision, body.reason)
+
+    def _reported(self, look: Look, body: _Body) -> None:
+        """A result is only worth a line where a verifier has to speak, since anything else follows at once."""
+        order = look.order(body.order)
+        if order is not None and order.terms.accept.verify and body.facts and body.facts.outcome == "succeeded":
+            self._say(look, body.order, "result_pending", "waiting_for_verification")
+
+    def _say(self, look: Look, order: str, state: str, reason: str, more: str = "") -> None:
+        name = self._name(look, order)
+        if name:
+            told = f" ({reason})" if reason != state else ""
+            self._lines.say(f"{one_line(name)}: {state}{told}{more}")
+
+    def _name(self, look: Look, order: str) -> str:
+        """The order's name, "" for one of another plan."""
+        name = self._names.get(order)
+        if name is None:
+            found = look.order(order)
+            name = self._names[order] = found.task if found is not None and found.plan == self._plan else ""
+        return name

@@ -1,0 +1,202 @@
+"""`fencepost run`: the main job. Check, submit, work, wait until everything has ended or waits for a person.
+
+Killed at any moment and run again, it continues: the plan is found by name and content, its inputs are those pinned
+at its submission, and what a killed worker left is recovered by the next one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import App as CommandApp
+from cyclopts import Parameter
+
+from fencepost.app import App
+from fencepost.core.instant import parse_duration
+from fencepost.core.reasons import EXIT_NOT_APPLIED, EXIT_PERSON, EXIT_TIMEOUT
+from fencepost.core.state import PlanState
+from fencepost.core.views import only_a_person_can_move, plan_outcome
+from fencepost.kernel.read import Look
+from fencepost.ports.errors import FencepostError
+from fencepost.services.submission import Submission
+from fencepost.services.worker import Worker
+from fencepost.surfaces.cli.context import (
+    NO_GLOBALS,
+    CommandError,
+    CommandKey,
+    Globals,
+    emit_line,
+    home_of,
+    opened_home,
+)
+from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.plan_files import read_source
+from fencepost.surfaces.cli.progress import Lines, Progress, silence
+from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
+from fencepost.surfaces.cli.submit import Placed, checked_for, place
+from fencepost.surfaces.cli.summary import Report, print_report, report
+
+app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
+
+_RUNNING = ("active", "result_pending", "reserved", "cancellation_requested")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wait:
+    """How a run waits: `timeout_us` None is without limit, `jobs` 0 is without a worker of its own."""
+
+    jobs: int
+    timeout_us: int | None
+
+
+@app.default
+def run(
+    plan: Annotated[str, Parameter(help="The plan file; - reads it from stdin.")],
+    *,
+    jobs: Annotated[int | None, Parameter(help="Attempts at once; first value: the processors.")] = None,
+    no_work: Annotated[bool, Parameter(help="Start no worker: wait for others.", negative="")] = False,
+    timeout: Annotated[str | None, Parameter(help="Wait at most this long, such as 90s or 1h30m.")] = None,
+    again: Annotated[bool, Parameter(help="Submit a finished plan anew.", negative="")] = False,
+    new: Annotated[bool, Parameter(help="Submit beside an open plan of other content.", negative="")] = False,
+    no_input: Annotated[bool, Parameter(help="Never ask anything.", negative="")] = False,
+    repo: Annotated[str | None, Parameter(help="The repository to work on; first value: the plan's own.")] = None,
+    command_key: CommandKey = None,
+    options: Globals = NO_GLOBALS,
+) -> int:
+    """Nothing here asks anything yet, so that `no_input` holds by itself."""
+    with Interrupts() as interrupts:
+        config = options.config(jobs=jobs)
+        wait = _Wait(jobs=0 if no_work else config.jobs, timeout_us=_timeout(timeout))
+        mode = _mode(again=again, new=new)
+        source = read_source(plan, repo)
+        home = home_of(config, source.folder)
+        checked = checked_for(source, home, config, mode)
+        home = ensure_home(home, source.folder)
+        with opened_home(home, config, create=True) as opened:
+            placed = place(opened, checked, mode, command_key)
+            lines = Lines(sys.stderr if options.json else sys.stdout)
+            found, code = _run(opened, placed, wait, interrupts, lines)
+        _finish(found, as_json=options.json)
+        return code
+
+
+def _mode(*, again: bool, new: bool) -> Submission:
+    if again and new:
+        raise CommandError("usage", "--again and --new exclude each other", next_step="choose one")
+    return "again" if again else "new" if new else "continue"
+
+
+def _timeout(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise CommandError(
+            "usage", f"--timeout {text} is not a duration", next_step="write numbers with d, h, m, s, ms, such as 1h30m"
+        ) from None
+
+
+def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: Lines) -> tuple[Report, int]:
+    with app.kernel.reader.look() as look:
+        plan = _plan(look, placed.plan)
+        _announce(plan, placed, lines)
+    if not plan.open:
+        return _judged(app, placed.plan, None, timed_out=False)
+    progress = Progress(placed.plan, placed.sequence, lines)
+    worker = app.worker(jobs=wait.jobs, plan=placed.plan) if wait.jobs else None
+    if worker is None:
+        lines.say("no worker of its own: waiting for others, such as fencepost worker start")
+    try:
+        if worker is not None:
+            worker.start()
+        timed_out = _until_ended(app, placed.plan, worker, wait, interrupts, progress)
+        if interrupts.code is not None and worker is not None:
+            lines.say(STOPPING)
+    finally:
+        if worker is not None:
+            worker.stop()
+    with app.kernel.reader.look() as look:
+        progress.tell(look)
+    if worker is not None and worker.fatal is not None:
+        raise worker.fatal
+    return _judged(app, placed.plan, interrupts.code, timed_out=timed_out)
+
+
+def _announce(plan: PlanState, placed: Placed, lines: Lines) -> None:
+    ended = plan.orders - plan.open
+    if placed.fresh:
+        lines.say(f"plan {plan.name}: submitted ({plan.orders} orders)")
+    elif plan.open:
+        lines.say(f"plan {plan.name}: continues ({ended} of {plan.orders} orders have ended)")
+    else:
+        lines.say(f"plan {plan.name}: has ended before; --again submits it anew")
+
+
+def _until_ended(
+    app: App, plan: str, worker: Worker | None, wait: _Wait, interrupts: Interrupts, progress: Progress
+) -> bool:
+    """Wait until the plan has ended, only a person can move it, or somebody stops this. True when time ran out."""
+    reader, wakeups = app.kernel.reader, app.kernel.wakeups
+    until = None if wait.timeout_us is None else time.monotonic() + wait.timeout_us / 1_000_000
+    token = -1
+    while interrupts.code is None and (worker is None or worker.fatal is None):
+        ticket = wakeups.ticket()
+        now_token = reader.change_token()
+        if now_token != token:
+            token = now_token
+            with reader.look() as look:
+                progress.tell(look)
+                if not _plan(look, plan).open or _waits_for_person(look, plan):
+                    return False
+        if until is not None and time.monotonic() >= until:
+            return True
+        wakeups.wait(ticket, TICK_S)
+    return False
+
+
+def _plan(look: Look, plan: str) -> PlanState:
+    found = look.find(plan, PlanState)
+    if found is None:
+        raise FencepostError(f"{plan} was just there and is missing", next_step="fencepost journal verify")
+    return found
+
+
+def _waits_for_person(look: Look, plan: str) -> bool:
+    """Whether something has not ended that only a person can move, and nothing else can move."""
+    orders = look.orders(plan)
+    if only_a_person_can_move(orders):
+        return True
+    clock = look.clock()
+    blocked = clock is not None and clock.state == "clock_reconciliation_required"
+    return blocked and not any(order.state in _RUNNING for order in orders)
+
+
+def _judged(app: App, plan: str, signalled: int | None, *, timed_out: bool) -> tuple[Report, int]:
+    """The report, and the exit code that holds first: signal, timeout, waiting, not applied, well."""
+    with app.kernel.reader.look() as look:
+        state = _plan(look, plan)
+        outcome = plan_outcome(state, look.orders(plan)) if not state.open else "waiting"
+        code = 0 if outcome == "done" else EXIT_NOT_APPLIED
+        if state.open:
+            if signalled is not None:
+                outcome, code = "interrupted", signalled
+            elif timed_out:
+                outcome, code = "timeout", EXIT_TIMEOUT
+            else:
+                code = EXIT_PERSON
+        return report(look, state, outcome), code
+
+
+def _finish(found: Report, *, as_json: bool) -> None:
+    try:
+        if as_json:
+            emit_line(found.document())
+        else:
+            print_report(found, sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence(sys.stdout)

@@ -1,0 +1,103 @@
+"""How a plan file becomes a plan of the store: found again by its identity, or pinned and submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fencepost.app import App
+from fencepost.config import Config
+from fencepost.core.reasons import Refusal
+from fencepost.core.state import PlanState
+from fencepost.kernel.receipts import Receipt
+from fencepost.services.submission import Pins, Submission, known_plan, pin, submission_key, submit_command
+from fencepost.surfaces.cli.context import CommandError, opened_home, required
+from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, Source, check, check_alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A plan of the store. `fresh` is True when this submission made it."""
+
+    plan: str
+    sequence: int
+    fresh: bool
+
+
+def find_known(source: Source, home: Path | None, config: Config, mode: Submission) -> Checked | None:
+    """The plan as checked by itself, when the store has it already and nothing needs to be pinned.
+
+    Then nobody looks at the source tree: a plan goes on with the inputs that were pinned at its submission.
+    """
+    alone = check_alone(source)
+    if alone is None or mode == "new" or home is None or not (home / "layout").is_file():
+        return None
+    with opened_home(home, config, create=True) as app, app.kernel.reader.look() as look:
+        known = known_plan(look, alone.document.name)
+    return alone if known is not None and _goes_on(known, alone, mode) else None
+
+
+def _goes_on(known: PlanState, checked: Checked, mode: Submission) -> bool:
+    if known.open and known.content != checked.content and mode != "new":
+        refusal = Refusal(code="plan_changed", detail={"name": known.name})
+        raise CommandError.of(refusal)
+    return known.content == checked.content and (bool(known.open) or mode == "continue")
+
+
+def checked_for(source: Source, home: Path | None, config: Config, mode: Submission) -> Checked:
+    """A plan ready to be placed. Raises PlanRefused with all problems, and `plan_changed`."""
+    return find_known(source, home, config, mode) or check(source)
+
+
+def place(app: App, checked: Checked, mode: Submission, command_key: str | None) -> Placed:
+    """Find the plan that this submission means, or pin its inputs and submit it."""
+    with app.kernel.reader.look() as look:
+        known = known_plan(look, checked.document.name)
+        sequence = look.head.seq
+    if mode != "new" and known is not None and _goes_on(known, checked, mode):
+        return Placed(plan=known.plan, sequence=sequence, fresh=False)
+    if not checked.chosen:
+        checked = check(checked.source)
+    pins = _pin(app, checked)
+    document, content = checked.document, checked.content
+    predecessor = "" if known is None else known.plan
+    command = submit_command(
+        document, content, pins, mode=mode, provenance=checked.source.provenance(), predecessor=predecessor
+    )
+    key = command_key or submission_key(document.name, content, predecessor)
+    receipt = app.kernel.write(app.kernel.request("human", command, key))
+    if command_key is None and _was_overtaken(receipt):
+        return _overtaken(app, checked, receipt)
+    return _placed(receipt)
+
+
+def _pin(app: App, checked: Checked) -> Pins:
+    source = checked.source
+    pins = pin(checked.document, checked.chosen, root=source.repository.root, packs=app.packs, artifacts=app.artifacts)
+    if not isinstance(pins, Pins):
+        raise PlanRefused(source.file, pins, 0)
+    return pins
+
+
+def _was_overtaken(receipt: Receipt) -> bool:
+    return receipt.refusal is not None and receipt.refusal.code == "operation_collision"
+
+
+def _overtaken(app: App, checked: Checked, receipt: Receipt) -> Placed:
+    """Somebody submitted the same plan at the same moment, from other files: theirs is the one that goes on."""
+    with app.kernel.reader.look() as look:
+        known = known_plan(look, checked.document.name)
+        sequence = look.head.seq
+    if known is None or known.content != checked.content:
+        required(receipt)
+        raise CommandError("operation_collision", "another submission has this key", next_step="run again")
+    return Placed(plan=known.plan, sequence=sequence, fresh=False)
+
+
+def _placed(receipt: Receipt) -> Placed:
+    result: Mapping[str, Any] = required(receipt)
+    return Placed(
+        plan=result["plan"], sequence=receipt.sequence, fresh=bool(result.get("fresh", receipt.fresh)) and receipt.fresh
+    )

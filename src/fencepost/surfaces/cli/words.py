@@ -1,0 +1,90 @@
+"""Text for people: safe for a terminal, right in a pipe, in units that are read and not computed with."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from fencepost.core.instant import format_duration, format_instant, format_money
+from fencepost.core.shares import MONEY
+
+COLUMNS = 80
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE = re.compile(f"[{_CONTROLS}]")
+_UNSAFE_IN_LINE = re.compile(f"[\t\n{_CONTROLS}]")
+_LABELS = {
+    "attempts": "attempts",
+    "time_us": "time",
+    "tokens_input": "tokens-input",
+    "tokens_output": "tokens-output",
+    "calls": "calls",
+}
+
+
+def one_line(text: str) -> str:
+    """Foreign text on one line; whatever could steer a terminal becomes a question mark."""
+    return _UNSAFE_IN_LINE.sub("?", text)
+
+
+def block(text: str) -> str:
+    """Foreign text of several lines; line ends and tabs stay, whatever else could steer a terminal does not."""
+    return _UNSAFE.sub("?", text.replace("\r\n", "\n"))
+
+
+def dimension_label(dimension: str) -> str:
+    """A dimension as the options of `budget set` call it; a currency by its code."""
+    return _LABELS.get(dimension) or dimension.removeprefix(MONEY)
+
+
+def dimension_option(dimension: str) -> str:
+    """How a person writes an amount of this dimension to `budget set`."""
+    if dimension.startswith(MONEY):
+        return f"--money {dimension.removeprefix(MONEY)}:AMOUNT"
+    return f"--{_LABELS[dimension]} {'DURATION' if dimension == 'time_us' else 'N'}"
+
+
+def amount(dimension: str, value: int | None) -> str:
+    """An amount with its unit; "-" for None, which is no limit."""
+    if value is None:
+        return "-"
+    sign = "-" if value < 0 else ""
+    if dimension == "time_us":
+        return sign + format_duration(abs(value))
+    if dimension.startswith(MONEY):
+        return sign + format_money(abs(value))
+    return str(value)
+
+
+def amounts(values: Mapping[str, int]) -> str:
+    """Several amounts on one line, "nothing" for none."""
+    shown = [f"{dimension_label(name)} {amount(name, value)}" for name, value in sorted(values.items()) if value]
+    return ", ".join(shown) or "nothing"
+
+
+def instant(utc_us: int | None) -> str:
+    """A point of time to the second, "-" for none."""
+    return f"{format_instant(utc_us)[:19]}Z" if utc_us else "-"
+
+
+def wrapped(text: str, *, indent: str = "", after: str | None = None, columns: int = COLUMNS) -> list[str]:
+    """Text broken between words; a word that is too long stays whole, since it will be copied."""
+    return textwrap.wrap(
+        text,
+        width=columns - 1,
+        initial_indent=indent,
+        subsequent_indent=indent if after is None else after,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [indent.rstrip()]
+
+
+def fields(out: TextIO, rows: Sequence[tuple[str, str]], *, width: int = 10) -> None:
+    """Labels and values, one below the other; a label that repeats stands once."""
+    last = ""
+    for label, value in rows:
+        shown = "" if label == last else label
+        last = label
+        lead = f"{shown.ljust(width)}  "
+        out.write("\n".join(wrapped(value, indent=lead, after=" " * (width + 2))) + "\n")

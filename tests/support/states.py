@@ -1,0 +1,175 @@
+"""A world for every state that an order can be brought into today, by ordinary commands only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.core import commands as c
+from fencepost.core.limits import Limits
+from fencepost.core.records.plan import Acceptance
+from tests.support.world import SECOND, World, draft, group
+
+TASK = "a"
+
+
+def _fresh(*needs: c.GroupDraft, **more: object) -> World:
+    world = World(Limits())
+    world.submit(
+        draft("first", may_fail=True),
+        draft(TASK, *needs, **more),
+        draft("after", TASK),
+        draft("cleanup", group("optional", TASK)),
+    )
+    world.worker(1)
+    world.worker(2, host="host-2")
+    return world
+
+
+def _ready() -> World:
+    return _fresh(retry=True)
+
+
+def _blocked_dependency() -> World:
+    return _fresh(group("required", "first"))
+
+
+def _dependency_failed() -> World:
+    world = _fresh(group("required", "first"))
+    world.fail("first")
+    return world
+
+
+def _blocked_budget() -> World:
+    world = _fresh(ceilings={"attempts": 3, "time_us": 60 * SECOND}, attempt_time_us=60 * SECOND)
+    plan = world.order(TASK).plan or ""
+    world.ok(c.SetBudget(account=plan, ceilings={"time_us": 60 * SECOND}))
+    world.reserve("first")
+    order = world.order(TASK)
+    world.do(c.Reserve(order=order.order, expected=order.version, worker=world.worker(1)))
+    return world
+
+
+def _budget_exhausted() -> World:
+    world = _fresh(attempts=1)
+    gone(world, TASK)
+    return world
+
+
+def gone(world: World, task: str) -> None:
+    """Activate an order and prove its holder gone."""
+    attempt = world.activate(task)
+    world.ok(
+        c.ProveHolderGone(
+            attempt=attempt.attempt,
+            fence=attempt.fence,
+            host=attempt.host,
+            boot_id=attempt.boot_id,
+            basis="locks_free",
+            evidence="locks free",
+        )
+    )
+
+
+def _reserved() -> World:
+    world = _fresh(retry=True)
+    world.reserve(TASK)
+    return world
+
+
+def _leased() -> World:
+    world = _fresh(retry=True)
+    world.activate(TASK)
+    return world
+
+
+def _running() -> World:
+    world = _leased()
+    world.ok(world.event(world.attempt_of(world.order(TASK))))
+    return world
+
+
+def _result_pending() -> World:
+    world = _running()
+    world.ok(world.result(world.attempt_of(world.order(TASK))))
+    return world
+
+
+def _unverified() -> World:
+    world = _fresh(accept=Acceptance(verify=("check",)))
+    world.ok(world.result(world.activate(TASK)))
+    return world
+
+
+def _verified() -> World:
+    world = _unverified()
+    attempt = world.attempt_of(world.order(TASK))
+    world.ok(c.RecordVerification(attempt=attempt.attempt, result=attempt.result, outcome="passed", duration_us=SECOND))
+    return world
+
+
+def _conflict() -> World:
+    world = _result_pending()
+    attempt = world.attempt_of(world.order(TASK))
+    world.do(world.result(attempt, outcome="failed", failure="executor", message_code="timed_out"))
+    return world
+
+
+def _retry_wait() -> World:
+    world = _fresh(retry=True)
+    world.fail(TASK)
+    return world
+
+
+def _applied() -> World:
+    world = _fresh()
+    world.finish(TASK)
+    return world
+
+
+def _failed() -> World:
+    world = _fresh()
+    world.fail(TASK)
+    return world
+
+
+def _cancelled() -> World:
+    world = _ready()
+    world.ok(c.CancelOrder(order=world.order(TASK).order))
+    return world
+
+
+def _cancelled_live() -> World:
+    world = _running()
+    world.ok(c.CancelOrder(order=world.order(TASK).order))
+    return world
+
+
+BUILDERS: dict[str, Callable[[], World]] = {
+    "blocked_dependency": _blocked_dependency,
+    "blocked_budget": _blocked_budget,
+    "ready": _ready,
+    "reserved": _reserved,
+    "active/leased": _leased,
+    "active/running": _running,
+    "result_pending": _result_pending,
+    "result_pending/unverified": _unverified,
+    "result_pending/verified": _verified,
+    "conflict": _conflict,
+    "retry_wait": _retry_wait,
+    "applied": _applied,
+    "failed": _failed,
+    "cancelled": _cancelled,
+    "cancelled/live": _cancelled_live,
+    "dependency_failed": _dependency_failed,
+    "budget_exhausted": _budget_exhausted,
+}
+"""Name -> builder. What stands before a slash is the state of the order `a`."""
+
+_BUILT: dict[str, World] = {}
+
+
+def world_in(name: str) -> World:
+    """A world of one's own in which order `a` is in that state."""
+    if name not in _BUILT:
+        _BUILT[name] = BUILDERS[name]()
+    return _BUILT[name].fork()
