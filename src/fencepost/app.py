@@ -8,36 +8,51 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.adapters.artifacts.pack import Packs, inspect_paths
-from fencepost.adapters.artifacts.schema import check_schema
-from fencepost.adapters.artifacts.store import FileArtifactStore
 from fencepost.adapters.authority.cedar import CedarAuthority
 from fencepost.adapters.authority.keys import KeyFolder
 from fencepost.adapters.clock import SystemClock
 from fencepost.adapters.durable import place_file, storage_errors
 from fencepost.adapters.entropy import SystemEntropy
-from fencepost.adapters.executors.command import CommandExecutor
-from fencepost.adapters.executors.environment import attempt_environment
-from fencepost.adapters.executors.log_reader import LogView, read_log
 from fencepost.adapters.ledger import FileLedger, ledger_places
 from fencepost.adapters.repository import find_root, open_repository
 from fencepost.adapters.wakeups import FolderWakeups
-from fencepost.adapters.workspace import Workspaces
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
-from fencepost.ports.packs import PathProblem
 from fencepost.ports.repository import Repository
-from fencepost.services.means import Means
-from fencepost.services.worker import Worker
 from fencepost.storage import sqlite
+
+if TYPE_CHECKING:  # what most commands do not need is loaded by those that do
+    from fencepost.adapters.artifacts.pack import Packs
+    from fencepost.adapters.artifacts.store import FileArtifactStore
+    from fencepost.adapters.executors.command import CommandExecutor
+    from fencepost.adapters.executors.log_reader import LogView
+    from fencepost.adapters.workspace import Workspaces
+    from fencepost.ports.executor import Executor
+    from fencepost.ports.packs import PathProblem
+    from fencepost.services.means import Means
+    from fencepost.services.worker import Worker
+
+__all__ = [
+    "FOLDERS",
+    "HOME_NAME",
+    "LAYOUT",
+    "App",
+    "NoHome",
+    "find_home",
+    "home_for",
+    "inspect_inputs",
+    "make_home",
+    "repository_at",
+]
 
 HOME_NAME = ".fencepost"
 LAYOUT = 1
-_FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
+FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
 _PRIVATE = 0o700
 
 
@@ -47,10 +62,14 @@ class NoHome(FencepostError):
     code = "no_home"
 
 
-class UnsupportedStore(FencepostError):
-    """The store URL names an engine that is not built yet, or cannot be read."""
+class Diagnosis(NamedTuple):
+    """Questions to the host: space left where a folder lies, git's version or None, processes by the attempt whose
+    marker they carry, and whether a file can be made in a folder."""
 
-    code = "unsupported_feature"
+    free_bytes: Callable[[Path], int]
+    git_version: Callable[[], str | None]
+    marked_processes: Callable[[], dict[str, list[int]]]
+    takes_files: Callable[[Path], bool]
 
 
 def find_home(start: Path) -> Path | None:
@@ -79,7 +98,21 @@ def repository_at(folder: Path) -> Repository:
 
 def inspect_inputs(root: Path, paths: Sequence[str]) -> tuple[PathProblem, ...]:
     """What keeps files of a source tree from being pinned, as far as can be seen without reading or writing."""
+    from fencepost.adapters.artifacts.pack import inspect_paths
+
     return inspect_paths(root, paths)
+
+
+def diagnosis() -> Diagnosis:
+    """What a diagnosis may ask of the host."""
+    from fencepost.adapters import diagnosis as host
+
+    return Diagnosis(
+        free_bytes=host.free_bytes,
+        git_version=host.git_version,
+        marked_processes=host.marked_processes,
+        takes_files=host.takes_files,
+    )
 
 
 def make_home(home: Path) -> bool:
@@ -87,7 +120,7 @@ def make_home(home: Path) -> bool:
     fresh = not (home / "layout").is_file()
     with storage_errors(home):
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for name in _FOLDERS:
+        for name in FOLDERS:
             (home / name).mkdir(mode=_PRIVATE, exist_ok=True)
     if not (home / ".gitignore").is_file():
         place_file(home / ".gitignore", b"*\n")
@@ -135,26 +168,38 @@ class App:
 
     @cached_property
     def artifacts(self) -> FileArtifactStore:
+        from fencepost.adapters.artifacts.store import FileArtifactStore
+
         return FileArtifactStore(self.home / "artifacts")
 
     @cached_property
     def packs(self) -> Packs:
+        from fencepost.adapters.artifacts.pack import Packs
+
         return Packs(self.home / "packs", self.artifacts)
 
     @cached_property
     def workspaces(self) -> Workspaces:
+        from fencepost.adapters.workspace import Workspaces
+
         return Workspaces(self.home, store=self.artifacts, packs=self.packs)
 
     @property
-    def executor(self) -> CommandExecutor:
+    def executor(self) -> Executor:
         if self._executor is None:
+            from fencepost.adapters.executors.command import CommandExecutor
+
             self._executor = CommandExecutor()
         return self._executor
 
     def worker(self, *, jobs: int, plan: str | None = None) -> Worker:
+        from fencepost.services.worker import Worker
+
         return Worker(self.means(), jobs=jobs, plan=plan)
 
     def means(self) -> Means:
+        from fencepost.services.means import Means
+
         return Means(
             kernel=self.kernel,
             executor=self.executor,
@@ -169,6 +214,8 @@ class App:
 
     def log(self, path: Path) -> LogView:
         """What is kept of a command's output at `path`, at any moment of its life."""
+        from fencepost.adapters.executors.log_reader import read_log
+
         return read_log(str(path))
 
     def close(self) -> None:
@@ -191,6 +238,8 @@ class App:
         repository: str,
         params_path: str,
     ) -> dict[str, str]:
+        from fencepost.adapters.executors.environment import attempt_environment
+
         return attempt_environment(
             names,
             self.environment,
@@ -207,11 +256,13 @@ class App:
 
     def _read_log(self, path: Path) -> tuple[int, bytes]:
         try:
-            view = read_log(str(path))
+            view = self.log(path)
         except FileNotFoundError:
             return 0, b""
         return view.bytes_total, view.text()
 
 
 def _schema_problems(document: bytes, schema: bytes) -> Sequence[str]:
+    from fencepost.adapters.artifacts.schema import check_schema
+
     return [f"{problem.pointer or '/'}: {problem.message}" for problem in check_schema(document, schema)]

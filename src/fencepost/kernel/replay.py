@@ -7,18 +7,19 @@ states that come out must be, byte for byte, those that live work left behind (W
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from fencepost.core.anchor import Checkpoint
 from fencepost.core.chain import BrokenChain, Link, Where, fact_of, follow, open_record, read_record
 from fencepost.core.evolve import Edge, evolve
 from fencepost.core.ids import sha256_of
 from fencepost.core.index import rows_of
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.records import Record
-from fencepost.core.state import FOLD_VERSION, Value, encode_value
+from fencepost.core.state import FOLD_VERSION, OrderState, Value, encode_value
 from fencepost.ports.errors import IntegrityError
 from fencepost.ports.journal import EdgeRow, Head, IndexRow, Journal, Reads, StateRow, StoredRecord, Stream
 from fencepost.ports.ledger import SafetyLedger
@@ -49,7 +50,10 @@ class Replayed:
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What verification found. `first_bad` is the first record that does not fit, None when all do."""
+    """What verification found. `first_bad` is the first record that does not fit.
+
+    It is None when all do, and when only the safety ledger's own signatures are not genuine.
+    """
 
     ok: bool
     sequence: int
@@ -116,36 +120,45 @@ def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public
                     links[last.seq] = last.digest
         except BrokenChain as error:
             return Verified(ok=False, sequence=head.seq, digest=head.digest, first_bad=error.seq, problem=error.problem)
-    problem = _head_problem(head, last) or _signature_problem(ledger, public_key)
-    first_bad = last.seq + 1 if problem else None
-    for anchor in anchors:
-        if anchor.sequence > last.seq:
-            first_bad, problem = last.seq + 1, f"an anchor names record {anchor.sequence}, which is missing"
-            break
-        if links.get(anchor.sequence) != anchor.digest:
-            first_bad, problem = anchor.sequence, "its digest is not the one that was signed"
-            break
+    found = [
+        *_head_problems(head, last),
+        *_anchor_problems(anchors, links, last),
+        *_signature_problems(ledger, public_key),
+    ]
+    first_bad, problem = min(found, default=(None, ""), key=lambda each: each[0] or head.seq)
     return Verified(
-        ok=not problem,
+        ok=not found,
         sequence=head.seq,
         digest=head.digest,
-        first_bad=first_bad if problem else None,
+        first_bad=first_bad,
         problem=problem,
         anchors=len(anchors),
     )
 
 
-def _head_problem(head: Head, last: Link) -> str:
-    if head.seq == last.seq and head.digest == last.digest:
-        return ""
-    return f"the head names record {head.seq}, the records end at {last.seq}"
+_Problem = tuple[int | None, str]  # sequence number of the first record that does not fit, and why
 
 
-def _signature_problem(ledger: SafetyLedger | None, public_key: bytes | None) -> str:
-    if ledger is None or public_key is None:
-        return ""
-    verdict = ledger.verify(public_key)
-    return "" if verdict.ok else f"the safety ledger: {verdict.first_bad}"
+def _head_problems(head: Head, last: Link) -> Iterator[_Problem]:
+    if head.seq != last.seq:
+        yield min(head.seq, last.seq) + 1, f"the head names record {head.seq}, the records end at {last.seq}"
+    elif head.digest != last.digest:
+        yield last.seq, "its digest is not the one that the head names"
+
+
+def _anchor_problems(anchors: Sequence[Checkpoint], links: Mapping[int, str], last: Link) -> Iterator[_Problem]:
+    for anchor in anchors:
+        if anchor.sequence > last.seq:
+            yield last.seq + 1, f"an anchor names record {anchor.sequence}, which is missing"
+        elif links.get(anchor.sequence) != anchor.digest:
+            yield anchor.sequence, "its digest is not the one that was signed"
+
+
+def _signature_problems(ledger: SafetyLedger | None, public_key: bytes | None) -> Iterator[_Problem]:
+    if ledger is not None and public_key is not None:
+        verdict = ledger.verify(public_key)
+        if not verdict.ok:
+            yield None, f"the safety ledger: {verdict.first_bad}"
 
 
 def fold(reads: Reads, stream: Stream, to: int | None = None) -> Replayed:
@@ -212,15 +225,18 @@ def _compare_index(reads: Reads, stream: Stream, replayed: Replayed) -> str:
 
 
 def _compare_edges(reads: Reads, stream: Stream, replayed: Replayed) -> str:
-    by_member: dict[str, list[Edge]] = {}
+    """Compare the edges of every order; those that a member without edges has gained, too."""
+    by_member: dict[str, list[Edge]] = {
+        subject: [] for subject, value in replayed.values.items() if isinstance(value, OrderState)
+    }
     for edge in replayed.edges:
-        by_member.setdefault(edge.member, []).append(edge)
+        by_member[edge.member].append(edge)
     for member, edges in by_member.items():
         if reads.edge_count(stream, member) != len(edges):
             return f"edges of {member}"
         after = -1
         found: list[Edge] = []
-        while page := reads.edges(stream, member, after, PAGE):
+        while edges and (page := reads.edges(stream, member, after, PAGE)):
             found.extend(Edge(*row) for row in page)
             after = page[-1].position
         if found != edges:

@@ -30,6 +30,7 @@ from fencepost.services.means import Means
 from fencepost.services.results import facts_of, failed, matches_any, time_used
 
 LOG_BYTES = 2**20  # of the first and of the last part of each stream
+SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
 REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
 
 
@@ -116,16 +117,19 @@ class Attempts:
         if lease.stopping and not lease.lost:
             self._stopped(lease, 0)
             return
-        ended = self._execute(lease, spec, inputs, space, repository)
+        ended, started = self._execute(lease, spec, inputs, space, repository)
         if ended.reason in ("stopped", "lease_lost"):
             # Stopped by its own side before it was done: that is no failure of the work (lifecycle, 8).
             self._stopped(lease, ended.duration_us)
             self._means.workspaces.discard(lease.attempt)
             return
         facts = facts_of(self._means, spec, lease.attempt, inputs, space, ended)
-        self._report(lease, spec, facts)
+        self._report(lease, spec, facts, started)
 
-    def _execute(self, lease: Lease, spec: WorkOrderSpec, inputs: str, space: Workspace, repository: str) -> Ended:
+    def _execute(
+        self, lease: Lease, spec: WorkOrderSpec, inputs: str, space: Workspace, repository: str
+    ) -> tuple[Ended, AppendEvent | None]:
+        """Run the command to its end. A start that has not been told yet comes back, to be told with the report."""
         environment = self._means.environment(
             spec.environment,
             home=str(space.home),
@@ -156,26 +160,27 @@ class Attempts:
         lease.bind(running)
         if lease.stopping:
             lease.drain(0)
-        self._started(lease, spec, inputs, running.pid or 0)
+        started = AppendEvent(
+            attempt=lease.attempt,
+            fence=lease.fence,
+            spec=spec.spec,
+            input_set=inputs,
+            family="execution_started",
+            pid=running.pid or 0,
+        )
+        ended = running.wait(SHORT_S)
+        if ended is not None:
+            return ended, started
+        self._say(started)
         ended = running.wait(None)
         if ended is None:
             raise FencepostError(f"{lease.attempt} was waited for without limit and has no end")
-        return ended
+        return ended, None
 
-    def _started(self, lease: Lease, spec: WorkOrderSpec, inputs: str, pid: int) -> None:
+    def _say(self, event: AppendEvent) -> None:
         """Say that it runs. Evidence only, so that a store that fails just now costs the attempt nothing."""
         try:
-            self._means.issue(
-                "executor",
-                AppendEvent(
-                    attempt=lease.attempt,
-                    fence=lease.fence,
-                    spec=spec.spec,
-                    input_set=inputs,
-                    family="execution_started",
-                    pid=pid,
-                ),
-            )
+            self._means.issue("executor", event)
         except StorageError:
             self._leases.failures += 1
 
@@ -205,9 +210,12 @@ class Attempts:
             "executor", ReportResult(attempt=lease.attempt, fence=lease.fence, spec=spec.spec, facts=facts)
         )
 
-    def _report(self, lease: Lease, spec: WorkOrderSpec, facts: ResultFacts) -> None:
+    def _report(
+        self, lease: Lease, spec: WorkOrderSpec, facts: ResultFacts, started: AppendEvent | None = None
+    ) -> None:
         command = ReportResult(attempt=lease.attempt, fence=lease.fence, spec=spec.spec, facts=facts)
-        receipt = self._finisher.report(command, verified=bool(spec.accept.verify) and facts.outcome == "succeeded")
+        verified = bool(spec.accept.verify) and facts.outcome == "succeeded"
+        receipt = self._finisher.report(command, started, verified=verified)
         if receipt.ok:
             self._finisher.finish(lease.attempt, kept=facts)
         self._tidy(lease, receipt, facts)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fencepost.core.canonical import sanitize
-from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult
+from fencepost.core.commands import AppendEvent, ApplyResult, RecordVerification, ReportResult
 from fencepost.core.index import FINISH
 from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
@@ -46,15 +46,16 @@ class Finisher:
             for running in self._running.values():
                 running.stop("stopped", STOP_GRACE_US)
 
-    def report(self, command: ReportResult, *, verified: bool) -> Receipt:
+    def report(self, command: ReportResult, started: AppendEvent | None, *, verified: bool) -> Receipt:
         """Report a result. Where no verifier has to speak, the application follows in the same group."""
         kernel = self._means.kernel
-        requests = [kernel.request("executor", command)]
+        requests = [kernel.request("executor", event) for event in (started, command) if event is not None]
+        reported = len(requests) - 1
         with self._lock:
             self._mine.add(command.attempt)
         if not verified:
             requests.append(kernel.request("reducer", ApplyResult(attempt=command.attempt)))
-        return kernel.write_many(requests)[0]
+        return kernel.write_many(requests)[reported]
 
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> bool:
         """Bring one reported result to its application. Returns whether it got there."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from fencepost.services.means import Means, estimated_now_us
 from fencepost.services.recover import Recoverer
 from fencepost.services.upkeep import Upkeep
 
+LOOK_S = 0.1  # between looks at everything but the queue, while there is traffic
 IDLE_S = 1.0  # the longest sleep: a lost wake-up costs this much, and an idle worker looks this often
 SUSPECT_S = 0.1  # while a holder that seems gone is not yet proved to be
 RETRY_S = 0.5  # after the store failed
@@ -67,6 +70,8 @@ class Worker:
         self._stop = threading.Event()
         self._lock_descriptor = -1
         self._thread = threading.Thread(target=self._serve, name="fencepost-worker", daemon=True)
+        self._look_at = 0.0
+        self._looked_token = -1
         self._claimed = 0
         self._failures = 0
         self._last_error = ""
@@ -151,19 +156,22 @@ class Worker:
         while not self._stop.is_set():
             ticket = self._means.kernel.wakeups.ticket()
             token = self._means.kernel.reader.change_token()
-            moved = self._safely(self._round)
+            moved = self._safely(partial(self._round, token))
             if moved is None:
                 self._stop.wait(RETRY_S)
             elif not moved:
                 self._sleep(ticket, token)
 
-    def _round(self) -> int:
-        """One look at everything; returns how much was moved."""
-        moved = self._recoverer.run_once()
+    def _round(self, token: int) -> int:
+        """Claim, and look after everything else at most every `LOOK_S`; returns how much was moved."""
+        moved = self._claim()
+        if time.monotonic() < self._look_at:
+            return moved
         self._leases.check()
-        moved += self._upkeep.run_once()
-        moved += self._adopt()
-        return moved + self._claim()
+        looked = self._recoverer.run_once() + self._upkeep.run_once() + self._adopt()
+        self._look_at = 0.0 if looked else time.monotonic() + LOOK_S
+        self._looked_token = token
+        return moved + looked
 
     def _safely(self, step: Callable[[], int]) -> int | None:
         """Run a step; None after a failure of the store, which passes or is fatal."""
@@ -197,6 +205,9 @@ class Worker:
         reader = self._means.kernel.reader
         while not self._stop.is_set():
             wait_s = SUSPECT_S if self._recoverer.suspects else self._until_due_s()
+            if self._looked_token != token:
+                # Somebody wrote since the last look at everything: the next one is not far.
+                wait_s = min(wait_s, max(self._look_at - time.monotonic(), 0.0) + 0.001)
             if self._means.kernel.wakeups.wait(ticket, min(wait_s, IDLE_S)):
                 return
             if wait_s <= IDLE_S or reader.change_token() != token:

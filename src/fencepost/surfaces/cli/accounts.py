@@ -56,6 +56,7 @@ def title_of(look: Look, order: OrderState) -> str:
 def account_of(look: Look, subject: str) -> Named:
     """An account by the subject that it belongs to. Raises CommandError not_found."""
     value = look.get(subject)
+    path: tuple[str, ...]
     if isinstance(value, ScopeState):
         kind, name, path = "scope", value.scope, (SCOPE,)
     elif isinstance(value, PlanState):

@@ -88,10 +88,11 @@ def make_graph(
 def _newest(by_id: Mapping[str, OrderState]) -> dict[str, str]:
     """Each order's last replacement."""
     newest = {}
-    for name, order in by_id.items():
-        while order.replaced_by is not None and order.replaced_by in by_id:
-            order = by_id[order.replaced_by]
-        newest[name] = order.order
+    for name in by_id:
+        last = by_id[name]
+        while last.replaced_by is not None and last.replaced_by in by_id:
+            last = by_id[last.replaced_by]
+        newest[name] = last.order
     return newest
 
 

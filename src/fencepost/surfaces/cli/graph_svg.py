@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from fencepost.surfaces.cli.graph_model import Graph, Node
@@ -121,7 +122,7 @@ def _edges(graph: Graph, slots: Mapping[str, _Slot], columns: list[list[_Slot]])
             chain.append(_Slot())
             columns[step].append(chain[-1])
         chain.append(last)
-        for left, right in zip(chain, chain[1:], strict=False):
+        for left, right in pairwise(chain):
             left.after.append(right)
             right.before.append(left)
         edges.append(_Edge(kind=kind, slots=tuple(chain)))

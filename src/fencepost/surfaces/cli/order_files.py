@@ -30,7 +30,9 @@ def files_of(look: Look, order: OrderState, ordinal: int | None) -> tuple[dict[s
     if ordinal is not None:
         attempt = next((one for one in look.attempts(order.order) if one.ordinal == ordinal), None)
         if attempt is None:
-            raise CommandError("not_found", f"{order.task} has no attempt {ordinal}", next_step="fencepost attempt list")
+            raise CommandError(
+                "not_found", f"{order.task} has no attempt {ordinal}", next_step="fencepost attempt list"
+            )
         seq = attempt.result_seq
     elif order.state != "applied":
         raise CommandError(

@@ -111,9 +111,7 @@ def _choose(look: Look, order_id: str, ordinal: int | None, verifier: bool) -> C
         source = look.facts(attempt.result_seq)
     kept = {stream: ref for stream in ("stdout", "stderr") if (ref := getattr(source, stream, None)) is not None}
     waiting = ("reserved", *LIVE, *(("result_reported",) if verifier else ()))
-    return Chosen(
-        order=order, attempt=attempt, kept=kept, reported=source is not None or attempt.state not in waiting
-    )
+    return Chosen(order=order, attempt=attempt, kept=kept, reported=source is not None or attempt.state not in waiting)
 
 
 def _wait_for_attempt(home: App, order: str, ordinal: int | None, verifier: bool) -> Chosen | None:

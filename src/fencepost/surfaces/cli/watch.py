@@ -60,7 +60,11 @@ def _orders_of(subject: str, body: Any) -> list[str]:
 
 def change_document(look: Look, order: OrderState) -> dict[str, Any]:
     """One line of a stream of changes: the order, and the sequence that this is true at."""
-    return {"sequence": look.head.seq, "moved_us": order.moved_us, **order_document(order, look.facts(order.result_seq))}
+    return {
+        "sequence": look.head.seq,
+        "moved_us": order.moved_us,
+        **order_document(order, look.facts(order.result_seq)),
+    }
 
 
 def change_line(order: OrderState, *, width: int = 0) -> str:

@@ -1,0 +1,165 @@
+"""`fencepost attempt`: the evidence of attempts, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TextIO
+
+import msgspec
+from cyclopts import App, Parameter
+
+from fencepost.core.index import LEASE
+from fencepost.core.records.attempt import (
+    AttemptDescriptor,
+    AttemptReservation,
+    AttemptResult,
+    ResultApplication,
+    VerificationReceipt,
+)
+from fencepost.core.records.envelope import Body
+from fencepost.core.state import AttemptState, OrderState
+from fencepost.core.views import attempt_document, hold_document
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
+from fencepost.surfaces.cli.words import amounts, fields, instant, one_line
+
+app = App(name="attempt", help="The evidence of attempts.")
+
+_RECORDS: dict[str, type[Body]] = {
+    "reservation": AttemptReservation,
+    "descriptor": AttemptDescriptor,
+    "result": AttemptResult,
+    "verification": VerificationReceipt,
+    "application": ResultApplication,
+}
+
+
+@app.command(name="list")
+def list_attempts(
+    name: Annotated[str, Parameter(help="[PLAN/]TASK or an id.")], /, *, options: Globals = NO_GLOBALS
+) -> None:
+    """List every attempt of an order, the first one first."""
+    with opened(options) as home, home.kernel.reader.look() as look:
+        attempts = look.attempts(find_order(look, name).order)
+        document = {"items": [attempt_document(attempt) for attempt in attempts], "next": None}
+        rows = [
+            (
+                str(attempt.ordinal),
+                attempt.state,
+                "" if attempt.reason == attempt.state else attempt.reason,
+                instant(attempt.activated_us or attempt.reserved_us),
+                attempt.attempt[-8:],
+            )
+            for attempt in attempts
+        ]
+    emit(options, document, lambda out: table(out, ("NO", "STATE", "REASON", "BEGAN", "ID ENDS"), rows))
+
+
+@app.command(name="show")
+def show(
+    name: Annotated[str, Parameter(help="Id of an attempt, or an order: [PLAN/]TASK or an id.")],
+    /,
+    *,
+    attempt: Annotated[int | None, Parameter(help="Number of the attempt; first value: the last one.")] = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Show the whole evidence of an attempt: what was reserved, started, reported, verified and applied."""
+    with opened(options) as home, home.kernel.reader.look() as look:
+        found = find_attempt(look, name, attempt)
+        order = look.order(found.order)
+        if order is None:
+            raise CommandError("not_found", f"{found.order} is not known in this scope")
+        document = evidence(look, found, order)
+    emit(options, document, lambda out: evidence_text(document, out))
+
+
+def find_attempt(look: Look, name: str, ordinal: int | None) -> AttemptState:
+    """An attempt by its id, or one of an order's, first value the last. Raises CommandError not_found."""
+    if name.startswith("attempt_"):
+        found = look.find(name, AttemptState)
+        if found is None:
+            raise CommandError("not_found", f"there is no attempt {name}", next_step="fencepost attempt list NAME")
+        return found
+    order = find_order(look, name)
+    attempts = look.attempts(order.order)
+    for one in reversed(attempts):
+        if ordinal is None or one.ordinal == ordinal:
+            return one
+    which = "attempt yet" if ordinal is None else f"attempt {ordinal}"
+    raise CommandError("not_found", f"{order.task} has no {which}", next_step=f"fencepost attempt list {name}")
+
+
+def evidence(look: Look, attempt: AttemptState, order: OrderState) -> dict[str, Any]:
+    """The attempt's document, and the bodies of the records that it rests on, each null where there is none."""
+    document = attempt_document(attempt)
+    seqs = document["records"]
+    live_until = {row.subject: row.due_us for row in look.due(LEASE, group=attempt.worker)}
+    document["lease"] = {
+        "generation": attempt.generation,
+        "fence": attempt.fence,
+        "live": attempt.attempt in live_until,
+        "until_us": attempt.lease_us or None,
+    }
+    hold = look.hold(attempt.hold)
+    document["hold"] = None if hold is None else hold_document(hold)
+    document["order_name"] = title_of(look, order)
+    document["sequence"] = look.head.seq
+    document["evidence"] = {
+        name: msgspec.to_builtins(look.body(seq, _RECORDS[name])) if seq else None for name, seq in seqs.items()
+    }
+    return document
+
+
+def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
+    reason = "" if document["reason"] == document["state"] else f" ({document['reason']})"
+    rows = [
+        ("attempt", document["attempt"]),
+        ("order", f"{document['order_name']}, attempt {document['ordinal']}"),
+        ("state", f"{document['state']}{reason}"),
+        ("worker", f"{document['worker']} on {one_line(document['host'])}"),
+        ("fence", f"{document['fence']}, lease generation {document['generation']}"),
+        ("reserved", instant(document["reserved_us"])),
+        ("activated", instant(document["activated_us"])),
+    ]
+    if document["lease"]["live"]:
+        rows.append(("lease", f"live until {instant(document['lease']['until_us'])}"))
+    rows.append(("ended", instant(document["ended_us"])))
+    rows += _record_rows(document["evidence"])
+    for late in document["late"]:
+        rows.append(("late", f"{late['what']} kept and refused, {late['digest']}"))
+    hold = document["hold"]
+    if hold is not None:
+        held = f", still holds {amounts(hold['held'])}" if hold["held"] else ""
+        rows.append(("hold", f"{hold['state']}, charged {amounts(hold['charged'])}{held}"))
+    records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
+    rows.append(("records", records))
+    fields(out, rows, width=max(len(label) for label, _ in rows))
+
+
+def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    if descriptor := evidence["descriptor"]:
+        rows.append(("granted", one_line(", ".join(descriptor["granted"])) or "nothing beyond running"))
+        rows.append(("inputs", descriptor["input_set"]))
+    if result := evidence["result"]:
+        facts = result["facts"]
+        code = f"exit code {facts['exit_code']}" if facts.get("exit_code") is not None else ""
+        killed = f"signal {facts['signal']}" if facts.get("signal") is not None else ""
+        took = amounts({"time_us": facts["duration_us"]})
+        rows.append(("result", ", ".join(part for part in (facts["outcome"], code, killed, took) if part)))
+        if facts.get("message"):
+            rows.append(("result", one_line(facts["message"])))
+        rows.append(("result", result["facts_digest"]))
+        for artifact in facts.get("artifacts", ()):
+            rows.append(("files", f"{one_line(artifact['path'])}, {artifact['bytes']} bytes"))
+        for receipt in facts.get("validation", ()):
+            verdict = "passed" if receipt["passed"] else f"failed: {one_line(receipt.get('message', ''))}"
+            rows.append(("checked", f"{receipt['check']} {one_line(receipt['subject'])} {verdict}"))
+    if verification := evidence["verification"]:
+        message = f": {one_line(verification['message'])}" if verification.get("message") else ""
+        code = f", exit code {verification['exit_code']}" if verification.get("exit_code") is not None else ""
+        rows.append(("verifier", f"{verification['outcome']}{code}{message}"))
+    if application := evidence["application"]:
+        rows.append(("applied", f"{application['decision']} ({application['reason']})"))
+    return rows

@@ -1,0 +1,181 @@
+"""`fencepost budget`: ceilings, what is held, charged and available, and changes of ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TextIO
+
+from cyclopts import App, Parameter
+
+from fencepost.core.amounts import DIMENSIONS
+from fencepost.core.commands import SetBudget
+from fencepost.core.instant import parse_duration, parse_money
+from fencepost.core.planfile.currencies import ISO_4217
+from fencepost.core.shares import MONEY
+from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
+from fencepost.surfaces.cli.accounts import Named, account_of, find_account, open_holds
+from fencepost.surfaces.cli.context import (
+    NO_GLOBALS,
+    CommandError,
+    CommandKey,
+    Globals,
+    emit,
+    opened,
+    required,
+    table,
+)
+from fencepost.surfaces.cli.words import amount, amounts, dimension_label, wrapped
+
+app = App(name="budget", help="Ceilings, held, charged, available.")
+
+_COUNT_MAX = 2**53 - 1
+_TRIES_MAX = 20
+_SET_HELP = "fencepost budget set --help"
+Account = Annotated[str | None, Parameter(help="scope, [PLAN/]TASK, a plan's name, or an id.")]
+Plan = Annotated[str | None, Parameter(help="A plan by name or id.")]
+
+
+@app.command(name="show")
+def show(account: Account = None, /, *, plan: Plan = None, options: Globals = NO_GLOBALS) -> None:
+    """Show an account and every account above it; first value: the current plan's."""
+    with opened(options) as home, home.kernel.reader.look() as look:
+        named = find_account(look, account, plan)
+        document = budget_document(look, named)
+    emit(options, document, lambda out: budget_text(document, out))
+
+
+def budget_document(look: Look, named: Named) -> dict[str, Any]:
+    """Accounts from the scope down, and the open holds on the last one."""
+    path = [account_of(look, subject) for subject in named.path]
+    holds = [hold.document() for hold in open_holds(look) if named.subject in hold.hold.accounts]
+    return {"items": [one.document() for one in path], "next": None, "holds": holds, "sequence": look.head.seq}
+
+
+def budget_text(document: Mapping[str, Any], out: TextIO) -> None:
+    for item in document["items"]:
+        out.write(f"{item['kind']} {item['name']}\n")
+        rows = [
+            (
+                f"  {dimension_label(dimension)}",
+                amount(dimension, values["ceiling"]),
+                amount(dimension, values["held"]),
+                amount(dimension, values["charged"]),
+                amount(dimension, values["available"]),
+            )
+            for dimension, values in item["dimensions"].items()
+        ]
+        if rows:
+            table(out, ("  DIMENSION", "CEILING", "HELD", "CHARGED", "AVAILABLE"), rows)
+        else:
+            out.write("  no ceiling, nothing charged\n")
+    for hold in document["holds"]:
+        text = f"{hold['state']}: {hold['name']} holds {amounts(hold['held'])}"
+        out.write("\n".join(wrapped(text, after="  ")) + "\n")
+
+
+@app.command(name="set")
+def set_budget(
+    account: Account = None,
+    /,
+    *,
+    plan: Plan = None,
+    attempts: Annotated[int | None, Parameter(help="Ceiling of attempts.")] = None,
+    time: Annotated[str | None, Parameter(help="Ceiling of the attempts' durations, such as 1h30m.")] = None,
+    tokens_input: int | None = None,
+    tokens_output: int | None = None,
+    calls: int | None = None,
+    money: Annotated[tuple[str, ...], Parameter(help="Such as USD:2.50; once a currency.")] = (),
+    no_limit: Annotated[
+        tuple[str, ...],
+        Parameter(help="Take a ceiling away: attempts, time, tokens-input, tokens-output, calls, or a currency."),
+    ] = (),
+    note: Annotated[str, Parameter(help="Why; kept with the record.")] = "",
+    expect: Annotated[int | None, Parameter(help="Version of the account that this is meant for.")] = None,
+    command_key: CommandKey = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Set ceilings of an account; those that are not named stay as they are.
+
+    Nothing is lost between reading and writing: the change is bound to the version that was read. With --expect that
+    version is named, and the same request may be repeated under its --command-key.
+    """
+    wanted = _counts(attempts=attempts, tokens_input=tokens_input, tokens_output=tokens_output, calls=calls)
+    if time is not None:
+        wanted["time_us"] = _duration(time)
+    for text in money:
+        currency, micros = _money(text)
+        wanted[f"{MONEY}{currency}"] = micros
+    removed = {_dimension(text) for text in no_limit}
+    if not wanted and not removed:
+        raise CommandError("usage", "no ceiling is named", next_step=_SET_HELP)
+    if removed & set(wanted):
+        raise CommandError("usage", "a ceiling is set and taken away at once", next_step=_SET_HELP)
+    if account is None and plan is None:
+        raise CommandError("usage", "name an account or --plan", next_step=_SET_HELP)
+    with opened(options) as home:
+        for _ in range(_TRIES_MAX):
+            with home.kernel.reader.look() as look:
+                named = find_account(look, account, plan)
+            ceilings = {**named.account.ceiling, **wanted}
+            command = SetBudget(
+                account=named.subject,
+                ceilings={name: ceilings[name] for name in sorted(ceilings) if name not in removed},
+                expected=named.version if expect is None else expect,
+                note=note,
+            )
+            receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+            if expect is not None or not _moved(receipt):
+                break
+        required(receipt)
+        with home.kernel.reader.look() as look:
+            document = {
+                **account_of(look, named.subject).document(),
+                "sequence": receipt.sequence,
+                "fresh": receipt.fresh,
+            }
+    emit(options, document, lambda out: budget_text({"items": [document], "holds": []}, out))
+
+
+def _moved(receipt: Receipt) -> bool:
+    """Whether work went on between reading and writing; ceilings that were read again are then right again."""
+    return receipt.refusal is not None and receipt.refusal.code == "version_moved"
+
+
+def _counts(**values: int | None) -> dict[str, int]:
+    counts = {name: value for name, value in values.items() if value is not None}
+    for name, value in counts.items():
+        least = 1 if name == "attempts" else 0
+        if not least <= value <= _COUNT_MAX:
+            raise CommandError(
+                "out_of_range", f"--{dimension_label(name)} is from {least} to {_COUNT_MAX}", next_step=_SET_HELP
+            )
+    return counts
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise CommandError("bad_duration", f"--time {text!r}: {error}", next_step="write for example 1h30m") from error
+
+
+def _money(text: str) -> tuple[str, int]:
+    currency, colon, value = text.partition(":")
+    if not colon or currency not in ISO_4217:
+        raise CommandError("bad_money", f"--money {text!r} has no currency", next_step="write for example USD:2.50")
+    try:
+        return currency, parse_money(value)
+    except ValueError as error:
+        raise CommandError("bad_money", f"--money {text!r}: {error}", next_step="write for example USD:2.50") from error
+
+
+def _dimension(text: str) -> str:
+    """A dimension by its option's word or its currency."""
+    for dimension in DIMENSIONS:
+        if text in (dimension, dimension_label(dimension)):
+            return dimension
+    currency = text.removeprefix("money:").removeprefix(MONEY)
+    if currency in ISO_4217:
+        return f"{MONEY}{currency}"
+    raise CommandError("usage", f"--no-limit {text!r} is no dimension", next_step=_SET_HELP)

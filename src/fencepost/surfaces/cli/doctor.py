@@ -1,0 +1,261 @@
+"""`fencepost doctor`: look at everything that could be wrong, and say for each what to do. Changes nothing.
+
+Each check makes a line: `ok`, `warn` (works, but less well or less safely) or `bad` (something does not work).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TextIO
+
+from cyclopts import App as CommandApp
+
+from fencepost.app import FOLDERS, LAYOUT, App, diagnosis
+from fencepost.config import Config
+from fencepost.core.ids import IdSource, sha256_of
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.state import AttemptState
+from fencepost.ports.errors import FencepostError
+from fencepost.ports.executor import Job
+from fencepost.services.means import estimated_now_us, is_locked
+from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit, home_of, opened_home
+
+app = CommandApp(name="doctor", help="Look at everything that could be wrong, and say what to do.")
+
+PYTHON_MIN = (3, 11)
+FREE_WARN_BYTES = 2**30
+FREE_BAD_BYTES = 64 * 2**20
+BEHIND_WARN_US = 2_000_000
+TRY_TIME_US = 30_000_000
+PIDS_SHOWN_MAX = 8
+
+
+class Line(NamedTuple):
+    check: str
+    level: Literal["ok", "warn", "bad"]
+    message: str
+    following: str = ""
+
+
+@app.default
+def doctor(*, options: Globals = NO_GLOBALS) -> int:
+    lines = [*_host()]
+    try:
+        config = options.config()
+    except FencepostError as error:
+        lines.append(Line("config", "bad", error.message, error.next_step or "fencepost config validate"))
+    else:
+        lines.append(Line("config", "ok", f"scope {config.scope}, {config.jobs} jobs"))
+        lines += _home(config)
+    good = all(line.level != "bad" for line in lines)
+    items = [
+        {"check": line.check, "level": line.level, "message": line.message, "next": line.following or None}
+        for line in lines
+    ]
+
+    def human(out: TextIO) -> None:
+        for line in lines:
+            out.write(f"{line.level.ljust(4)}  {line.check}: {line.message}\n")
+            if line.following:
+                out.write(f"      next: {line.following}\n")
+
+    emit(options, {"ok": good, "items": items, "next": None}, human)
+    return 0 if good else 1
+
+
+def _host() -> Iterator[Line]:
+    version = platform.python_version()
+    if sys.version_info >= PYTHON_MIN:
+        yield Line("python", "ok", f"{version} at {sys.executable}")
+    else:
+        yield Line("python", "bad", f"{version} is too old", "use Python 3.11 or later")
+    if sys.platform == "linux":
+        yield Line("platform", "ok", f"linux {platform.release()}: whole process trees are contained by their keeper")
+    elif sys.platform == "darwin":
+        yield Line(
+            "platform",
+            "warn",
+            "macOS: process trees are contained by lock and marker only",
+            "use Linux where orders start daemons",
+        )
+    else:
+        yield Line("platform", "bad", f"{sys.platform} is not supported", "use Linux or macOS")
+    git = diagnosis().git_version()
+    if git is None:
+        yield Line("git", "warn", "no git on PATH: repositories cannot be pinned, plain folders can", "install git")
+    else:
+        yield Line("git", "ok", git)
+
+
+def _home(config: Config) -> Iterator[Line]:
+    home = home_of(config, Path.cwd())
+    if home is None or not home.is_dir():
+        yield Line("home", "warn", "there is no home here or above", "fencepost init, or fencepost run PLAN")
+        return
+    layout = (home / "layout").read_text().strip() if (home / "layout").is_file() else "missing"
+    if layout != str(LAYOUT):
+        yield Line("home", "bad", f"{home}: its layout is {layout}, this program has {LAYOUT}", "fencepost init")
+        return
+    missing = [name for name in FOLDERS if not (home / name).is_dir()]
+    closed = [name for name in FOLDERS if name not in missing and not diagnosis().takes_files(home / name)]
+    if missing:
+        yield Line("home", "bad", f"{home}: {', '.join(missing)} missing", "fencepost init completes it")
+        return
+    if closed:
+        yield Line("home", "bad", f"{home}: {', '.join(closed)} cannot be written", "give this user the right to write")
+    else:
+        yield Line("home", "ok", f"{home}, layout {layout}")
+    yield _keys(home / "keys")
+    yield _space(home)
+    try:
+        with opened_home(home, config, create=True) as opened:
+            for check in (_store, _ledger, _clock, _workers, _leftovers, _wakeups, _executor):
+                yield _safely(check, opened)
+    except (FencepostError, CorruptHistory, OSError) as error:
+        following = getattr(error, "next_step", None) or "fencepost journal verify"
+        yield Line("store", "bad", str(error), following)
+
+
+def _safely(check: Callable[[App], Line], opened: App) -> Line:
+    """A check that fails is a finding like any other."""
+    try:
+        return check(opened)
+    except (FencepostError, CorruptHistory, OSError) as error:
+        name = check.__name__.strip("_")
+        return Line(name, "bad", str(error), getattr(error, "next_step", None) or "fencepost journal verify")
+
+
+def _keys(folder: Path) -> Line:
+    loose = [
+        str(path.relative_to(folder.parent))
+        for path in (folder, *sorted(folder.iterdir()))
+        if stat.S_IMODE(path.stat().st_mode) & 0o077 or path.stat().st_uid != os.getuid()
+    ]
+    if loose:
+        shown = ", ".join(loose[:PIDS_SHOWN_MAX])
+        return Line("keys", "bad", f"others may read or own {shown}", f"chmod -R go= {folder}")
+    return Line("keys", "ok", "only this user may read them")
+
+
+def _space(home: Path) -> Line:
+    free = diagnosis().free_bytes(home)
+    told = f"{free // 2**20} MiB free where the home lies"
+    if free < FREE_BAD_BYTES:
+        return Line("disk", "bad", told, "free space, then run again: nothing is lost")
+    return Line("disk", "warn", told, "free space") if free < FREE_WARN_BYTES else Line("disk", "ok", told)
+
+
+def _store(opened: App) -> Line:
+    kernel = opened.kernel
+    with kernel.reader.look() as look:
+        head = look.head
+        rows = look.records(head.seq - 1, 1)
+    if not rows or sha256_of(rows[0][1]) != head.digest:
+        return Line("store", "bad", f"the last record is not the one that the head names ({head.seq})")
+    anchor = kernel.ledger.latest(scope=kernel.stream.scope, stream=kernel.stream.name)
+    if anchor is not None and anchor.sequence > head.seq:
+        return Line(
+            "store",
+            "bad",
+            f"the journal ends at record {head.seq}, and record {anchor.sequence} was signed before",
+            "fencepost journal verify; do not write to this store",
+        )
+    signed = "nothing signed yet" if anchor is None else f"signed up to {anchor.sequence}"
+    return Line("store", "ok", f"{kernel.journal.engine}, {head.seq} records, {signed}; journal verify checks them all")
+
+
+def _ledger(opened: App) -> Line:
+    where = opened.ledger.where()
+    if where.is_relative_to(opened.home.parent):
+        return Line(
+            "ledger",
+            "warn",
+            f"{where} lies beside the home: who can write the store can write it too",
+            "make ~/.local/state writable, or set XDG_STATE_HOME",
+        )
+    return Line("ledger", "ok", str(where))
+
+
+def _clock(opened: App) -> Line:
+    reading = opened.kernel.clock.read()
+    with opened.kernel.reader.look() as look:
+        clock = look.clock()
+    if clock is None:
+        return Line("clock", "bad", "the scope has no clock", "fencepost init")
+    if clock.state == "clock_reconciliation_required":
+        return Line(
+            "clock",
+            "bad",
+            "a reading contradicted the accepted time: nothing expires and nothing new starts",
+            "set the host's clock right; fencepost clock show has both readings",
+        )
+    behind_us = max(reading.utc_us - estimated_now_us(clock, reading), 0)
+    if behind_us > BEHIND_WARN_US:
+        told = f"{clock.state}; logical time is {behind_us // 1_000_000} s behind UTC, since this host was restarted"
+        return Line("clock", "warn", told, "nothing: deadlines only come later")
+    return Line("clock", "ok", f"{clock.state}, logical time agrees with UTC")
+
+
+def _workers(opened: App) -> Line:
+    locks = opened.home / "locks"
+    names = sorted(path for path in locks.iterdir() if path.name.startswith(("worker_", "attempt_")))
+    held = [path for path in names if is_locked(path)]
+    alive = sum(path.name.startswith("worker_") for path in held)
+    stale = len(names) - len(held)
+    more = f"; {stale} lock files of workers that were killed" if stale else ""
+    return Line("workers", "ok", f"{alive} running on this host{more}")
+
+
+def _leftovers(opened: App) -> Line:
+    """Processes of attempts that have ended: nothing should be left of them."""
+    carriers = diagnosis().marked_processes()
+    with opened.kernel.reader.look() as look:
+        states = look.many(list(carriers))
+    left = {
+        name: carriers[name] for name, state in states.items() if isinstance(state, AttemptState) and state.ended_us
+    }
+    if not left:
+        return Line("processes", "ok", "none is left of an attempt that has ended")
+    pids = [pid for group in left.values() for pid in group]
+    shown = " ".join(map(str, pids[:PIDS_SHOWN_MAX]))
+    return Line("processes", "bad", f"{len(pids)} are left of attempts that have ended: {shown}", f"kill {shown}")
+
+
+def _wakeups(opened: App) -> Line:
+    if getattr(opened.kernel.wakeups, "is_shared", True):
+        return Line("wake-ups", "ok", "processes of this store can wake each other")
+    return Line("wake-ups", "warn", "no sockets can be made here: processes look once a second", "nothing: it works")
+
+
+def _executor(opened: App) -> Line:
+    """Run `true` under a keeper, as an attempt would be run."""
+    clock = opened.kernel.clock
+    ids = IdSource(opened.kernel.entropy.seed(), clock.read().utc_us)
+    with tempfile.TemporaryDirectory(dir=opened.home / "work", prefix="doctor.") as folder:
+        place = Path(folder)
+        job = Job(
+            attempt=ids.next("attempt"),
+            order=ids.next("order"),
+            fence=1,
+            argv=("true",),
+            environment={"PATH": os.environ.get("PATH") or os.defpath},
+            cwd=folder,
+            stdout_path=str(place / "stdout"),
+            stderr_path=str(place / "stderr"),
+            lock_path=str(place / "lock"),
+            status_path=str(place / "status"),
+            time_limit_us=TRY_TIME_US,
+            log_head_bytes=1_024,
+            log_tail_bytes=1_024,
+        )
+        ended = opened.executor.start(job, clock.read().tick_us + TRY_TIME_US).wait(TRY_TIME_US / 1_000_000)
+    if ended is not None and ended.reason == "exited" and ended.exit_code == 0:
+        return Line("executor", "ok", f"`true` ran in {ended.duration_us // 1_000} ms and left nobody")
+    told: Any = "it did not end" if ended is None else ended.message or ended.reason
+    return Line("executor", "bad", f"`true` could not be run: {told}", "check PATH, and that processes may be started")

@@ -1,0 +1,66 @@
+"""One readable line a record: number, kind, whom it is about, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fencepost.core.chain import BrokenChain, open_record
+from fencepost.core.state import AttemptState, HoldState, OrderState, PlanState
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.words import COLUMNS, one_line
+
+_KIND_WIDTH = 24
+_SUBJECT_WIDTH = 20
+_NAMES_MAX = 10_000
+_WHAT = ("state", "decision", "outcome", "disposition", "family", "reason", "message", "name", "work_kind", "note")
+
+
+class RecordLines:
+    """Makes lines; remembers the names of the subjects that it has met."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def line(self, look: Look, seq: int, data: bytes) -> str:
+        try:
+            record = open_record(seq, data)
+        except BrokenChain as error:
+            return one_line(f"{seq:>6}  {error.problem}")[: COLUMNS - 1]
+        subject = self._name(look, record.subject)[:_SUBJECT_WIDTH]
+        what = what_of(msgspec.to_builtins(record.body))
+        text = f"{seq:>6}  {record.kind[:_KIND_WIDTH].ljust(_KIND_WIDTH)}  {subject.ljust(_SUBJECT_WIDTH)}  {what}"
+        return one_line(text)[: COLUMNS - 1].rstrip()
+
+    def _name(self, look: Look, subject: str) -> str:
+        known = self._names.get(subject)
+        if known is None:
+            if len(self._names) >= _NAMES_MAX:
+                self._names.clear()
+            known = self._names[subject] = _named(look, subject)
+        return known
+
+
+def _named(look: Look, subject: str) -> str:
+    """A short name: the task of an order, `task#2` for its second attempt, else the end of the id."""
+    value = look.get(subject)
+    if isinstance(value, PlanState):
+        return value.name
+    if isinstance(value, OrderState):
+        return value.task
+    if isinstance(value, HoldState):
+        value = look.get(value.attempt)
+    if isinstance(value, AttemptState):
+        order = look.order(value.order)
+        return f"{order.task if order is not None else value.order[-8:]}#{value.ordinal}"
+    kind, _, rest = subject.rpartition("_")
+    return f"{kind}_..{rest[-8:]}" if kind and len(rest) == 32 else subject
+
+
+def what_of(body: Mapping[str, Any]) -> str:
+    """The gist of a body: where it moved, or its most telling fields."""
+    if "origin" in body and "target" in body:
+        return f"{body['origin']} -> {body['target']} ({body.get('reason', '')})"
+    return ", ".join(str(body[name]) for name in _WHAT if isinstance(body.get(name), str) and body[name])
