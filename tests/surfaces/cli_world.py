@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -182,3 +184,9 @@ class Cli:
         if answer.code:
             raise AssertionError(f"exit code {answer.code}: {answer.err}")
         return answer.document
+
+
+def process(world: World, *words: str) -> subprocess.Popen[bytes]:
+    """The command line in a process of its own, its output in pipes."""
+    command = [sys.executable, "-m", "fencepost", "--home", str(world.home), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -251,7 +251,7 @@ def a_plan_of_too_many_edges() -> str:
 
 @case("too_large")
 def a_batch_of_too_many_records() -> str:
-    return submit(draft("a"), draft("b"), limits=Limits(batch_records_max=4))
+    return submit(draft("a"), draft("b"), draft("c"), draft("d"), limits=Limits(batch_records_max=7))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,9 @@ def _resolve(tickets: Sequence[Ticket]) -> None:
         future = ticket.future
         if future is None or future.done():
             continue  # its caller was cancelled; the command is decided all the same
-        if ticket.error is not None:
+        if isinstance(ticket.error, StopIteration):
+            future.set_exception(RuntimeError(f"a decision ended early: {ticket.error!r}"))  # no future takes the other
+        elif ticket.error is not None:
             future.set_exception(ticket.error)
         else:
             future.set_result(ticket.outcome())

@@ -177,14 +177,18 @@ class Writer:
         """Lead for the tasks of event loops, until nothing is queued."""
         while True:
             with self._leader:
-                self._run_group()
+                self._run_group(is_pump=True)
             with self._pump_lock:
                 if not self._queue:
                     self._pumping = False
                     return
 
-    def _run_group(self) -> None:
-        """Decide the next group and answer it. Only what is no Exception comes out, and then nobody is answered."""
+    def _run_group(self, *, is_pump: bool = False) -> None:
+        """Decide the next group and answer it.
+
+        Only what is no Exception comes out, and then nobody is answered: the next leader does that. The pump has
+        nobody above it, so that there everything is an answer.
+        """
         tickets = self._next_tickets()
         if not tickets:
             return
@@ -193,7 +197,7 @@ class Writer:
             tickets, head = self._try_group(tickets)
         except BaseException as error:
             self._tools.memory.forget()
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) and not is_pump:
                 raise
             for ticket in tickets:
                 ticket.error = error

@@ -107,12 +107,13 @@ class Worker:
         self._means.kernel.wakeups.notify()
 
     def stop(self) -> None:
-        """Drain, and return only when everything of this worker has ended."""
+        """Drain, and return only when everything of this worker has ended. Fine after a start that failed."""
         self.request_stop()
-        self._thread.join()
-        for thread in self._threads():
-            thread.join()
-        self._leases.stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+            for thread in self._threads():
+                thread.join()
+            self._leases.stop()
         if self._lock_descriptor >= 0:
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1

@@ -97,7 +97,9 @@ def find_account(look: Look, name: str | None, plan: str | None) -> Named:
             next_step=f"write --plan {name} for the plan, or PLAN/{name} for the order",
         )
     if not found:
-        raise refused or CommandError("not_found", f"there is no account {name!r}")
+        if refused is not None and "/" in name:
+            raise refused
+        raise CommandError("not_found", f"no order and no plan is called {name!r}", next_step="fencepost order list")
     return account_of(look, found[0])
 
 

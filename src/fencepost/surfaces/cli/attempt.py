@@ -22,7 +22,7 @@ from fencepost.core.views import attempt_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
-from fencepost.surfaces.cli.words import amounts, fields, instant, one_line
+from fencepost.surfaces.cli.words import amounts, fields, instant, one_line, state_text
 
 app = App(name="attempt", help="The evidence of attempts.")
 
@@ -49,11 +49,11 @@ def list_attempts(
                 attempt.state,
                 "" if attempt.reason == attempt.state else attempt.reason,
                 instant(attempt.activated_us or attempt.reserved_us),
-                attempt.attempt[-8:],
+                instant(attempt.ended_us),
             )
             for attempt in attempts
         ]
-    emit(options, document, lambda out: table(out, ("NO", "STATE", "REASON", "BEGAN", "ID ENDS"), rows))
+    emit(options, document, lambda out: table(out, ("NO", "STATE", "REASON", "BEGAN", "ENDED"), rows))
 
 
 @app.command(name="show")
@@ -112,11 +112,10 @@ def evidence(look: Look, attempt: AttemptState, order: OrderState) -> dict[str, 
 
 
 def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
-    reason = "" if document["reason"] == document["state"] else f" ({document['reason']})"
     rows = [
         ("attempt", document["attempt"]),
         ("order", f"{document['order_name']}, attempt {document['ordinal']}"),
-        ("state", f"{document['state']}{reason}"),
+        ("state", state_text(document["state"], document["reason"])),
         ("worker", f"{document['worker']} on {one_line(document['host'])}"),
         ("fence", f"{document['fence']}, lease generation {document['generation']}"),
         ("reserved", instant(document["reserved_us"])),

@@ -47,6 +47,7 @@ def domain_document(look: Look, clock: ClockState, reading: Reading) -> dict[str
         next=row.next_step,
         this_source=reading.source,
         quarantine=_quarantine(look, clock),
+        grace_until_us=clock.grace_until_us if clock.grace_until_us > now_us else None,
         sequence=look.head.seq,
     )
     return document

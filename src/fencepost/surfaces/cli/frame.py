@@ -185,11 +185,20 @@ def _failed(error: Exception, as_json: bool) -> int:
 
         traceback.print_exception(error)
     code, documents = _described(error)
+    _settle_stdout()
     try:
         _print_error(documents, as_json)
     except OSError:
         return code
     return code
+
+
+def _settle_stdout() -> None:
+    """Print what is left to print, or drop it where it cannot be, so that the interpreter does not try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _mute_stdout()
 
 
 def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:

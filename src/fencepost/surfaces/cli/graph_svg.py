@@ -1,8 +1,8 @@
 """A plan's graph as SVG: layers from left to right, states by colour and by word, the same bytes for the same graph.
 
-The layout is the usual one, kept small: an edge that spans several layers gets a bend in each layer between, nodes
-are moved towards the middle of their neighbours in a fixed number of sweeps, and orders that are tied to nobody stand
-in a grid below. All numbers are integers.
+The layout is the usual one, kept small: an edge that spans several layers gets a bend in each layer between, which
+it shares with the others of its kind from the same order; nodes are moved towards the middle of their neighbours in a
+fixed number of sweeps; and orders that are tied to nobody stand in a grid below. All numbers are integers.
 """
 
 from __future__ import annotations
@@ -114,17 +114,23 @@ def _edges(graph: Graph, slots: Mapping[str, _Slot], columns: list[list[_Slot]])
                 pairs.setdefault((member, node.order), need.kind)
     spans = {pair: layer[id(slots[pair[1]])] - layer[id(slots[pair[0]])] for pair in pairs}
     bent = sum(span - 1 for span in spans.values()) <= _BENDS_MAX
+    bends: dict[tuple[str, str, int], _Slot] = {}
+    tied: set[tuple[int, int]] = set()
     edges = []
     for (member, dependent), kind in pairs.items():
         first, last = slots[member], slots[dependent]
         chain = [first]
         for step in range(layer[id(first)] + 1, layer[id(last)]) if bent else ():
-            chain.append(_Slot())
-            columns[step].append(chain[-1])
+            if (member, kind, step) not in bends:
+                bends[member, kind, step] = _Slot()
+                columns[step].append(bends[member, kind, step])
+            chain.append(bends[member, kind, step])
         chain.append(last)
         for left, right in pairwise(chain):
-            left.after.append(right)
-            right.before.append(left)
+            if (id(left), id(right)) not in tied:
+                tied.add((id(left), id(right)))
+                left.after.append(right)
+                right.before.append(left)
         edges.append(_Edge(kind=kind, slots=tuple(chain)))
     return edges
 

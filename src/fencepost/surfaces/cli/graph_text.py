@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost.surfaces.cli.graph_model import Graph, Node
-from fencepost.surfaces.cli.words import one_line, wrapped
+from fencepost.surfaces.cli.words import COLUMNS, one_line, wrapped
 
 _KINDS = {"required": "", "optional": "end of ", "alternative": "any of "}
 
@@ -40,10 +40,14 @@ def _alike(layer: Sequence[Node]) -> list[list[Node]]:
 
 def _block(nodes: Sequence[Node], *, lead: str, state_width: int, names: Mapping[str, str]) -> list[str]:
     start = f"{lead}  {nodes[0].state.ljust(state_width)}  "
-    lines = wrapped(", ".join(_title(node) for node in nodes), indent=start, after=" " * len(start))
+    titles = ", ".join(_title(node) for node in nodes)
+    needs = f"needs {needs_text(nodes[0], names)}"
+    if nodes[0].needs and len(start) + len(titles) + len(needs) + 2 < COLUMNS:
+        return [f"{start}{titles}  {needs}"]
+    lines = wrapped(titles, indent=start, after=" " * len(start))
     if nodes[0].needs:
         indent = " " * (len(lead) + 4)
-        lines += wrapped(f"needs {needs_text(nodes[0], names)}", indent=indent, after=indent + "  ")
+        lines += wrapped(needs, indent=indent, after=indent + "  ")
     return lines
 
 

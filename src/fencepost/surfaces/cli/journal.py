@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, BinaryIO, TextIO
 
 from cyclopts import App, Parameter
@@ -123,7 +124,7 @@ class _Tail:
         self._after = after
         self._left = limit
         self._as_json = as_json
-        self._lines = RecordLines()
+        self._lines = RecordLines(get_terminal_size().columns if sys.stdout.isatty() else None)
 
     def step(self, look: Look) -> bool:
         """Print what is new; True once the limit is reached."""

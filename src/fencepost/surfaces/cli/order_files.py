@@ -59,7 +59,7 @@ def copy_files(store: ArtifactStore, references: Sequence[ArtifactRef], to: Path
             missing.append((ref, target))
         elif not _same(target, ref):
             raise CommandError(
-                "file_exists",
+                "usage",
                 f"{one_line(ref.path)} is there already and differs; nothing was written",
                 next_step="name another folder with --to, or move that file away",
             )
@@ -69,7 +69,7 @@ def copy_files(store: ArtifactStore, references: Sequence[ArtifactRef], to: Path
             store.copy_to(ref.digest, target, ref.mode & 0o777)
         except FileExistsError as error:
             raise CommandError(
-                "file_exists", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again"
+                "usage", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again"
             ) from error
     return [ref.path for ref, _ in missing]
 

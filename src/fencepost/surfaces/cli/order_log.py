@@ -23,7 +23,7 @@ from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.context import CommandError, emit_line, find_order, say
 from fencepost.surfaces.cli.watch import until
-from fencepost.surfaces.cli.words import block
+from fencepost.surfaces.cli.words import block, state_text
 
 LOG_BYTES_MAX = 16 * 2**20  # kept of one stream at most: twice a MiB and the line that states the gap
 FOLLOW_S = 0.2
@@ -39,8 +39,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        reason = "" if self.attempt.reason == self.attempt.state else f" ({self.attempt.reason})"
-        return f"{self.order.task}, attempt {self.attempt.ordinal}, {self.attempt.state}{reason}"
+        state = state_text(self.attempt.state, self.attempt.reason)
+        return f"{self.order.task}, attempt {self.attempt.ordinal}, {state}"
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,8 @@ def print_log(
     if chosen is None:
         which = "attempt yet" if ordinal is None else f"attempt {ordinal}"
         raise CommandError("not_found", f"{order.task} has no {which}", next_step=f"fencepost order why {name}")
-    outputs = [Output(home, stream, verifier=verifier, as_json=as_json) for stream in streams]
+    headings: list[str] = []
+    outputs = [Output(home, stream, verifier=verifier, as_json=as_json, headings=headings) for stream in streams]
     say(f"{chosen.title}{', its verifier' if verifier else ''}")
     if follow:
         _follow(home, chosen, outputs, verifier)
@@ -148,12 +149,13 @@ def _follow(home: App, chosen: Chosen, outputs: Sequence[Output], verifier: bool
 class Output:
     """One stream on its way to whoever reads: how far it has been printed, and in which form."""
 
-    def __init__(self, home: App, stream: str, *, verifier: bool, as_json: bool) -> None:
+    def __init__(self, home: App, stream: str, *, verifier: bool, as_json: bool, headings: list[str]) -> None:
         self._home = home
         self._stream = stream
         self._file = f"verify.{stream}" if verifier else stream
         self._as_json = as_json
         self._offset = 0
+        self._headings = headings  # streams in the order in which they came, shared by all outputs of a command
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._raw = not as_json and not sys.stdout.isatty()
 
@@ -225,9 +227,11 @@ class Output:
             )
             sys.stdout.flush()
             return
+        if self._headings[-1:] != [self._stream]:
+            self._headings.append(self._stream)
+            say(f"{self._stream}:")
         if piece.skipped:
-            sys.stdout.flush()
-            say(f"{self._stream}: {piece.skipped} bytes were not kept")
+            sys.stdout.write(f"\n[fencepost: {piece.skipped} bytes left out]\n")
         if self._raw:
             sys.stdout.flush()
             sys.stdout.buffer.write(piece.data)

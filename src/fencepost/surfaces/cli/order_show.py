@@ -15,7 +15,7 @@ from fencepost.core.views import attempt_document, order_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import account_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
-from fencepost.surfaces.cli.words import amount, amounts, dimension_label, fields, instant, one_line
+from fencepost.surfaces.cli.words import amount, amounts, dimension_label, fields, instant, one_line, state_text
 
 _KINDS = {"required": "needs", "optional": "needs end of", "alternative": "needs any of"}
 
@@ -152,7 +152,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
     sentence = f": {fill(row.sentence, {'subject': order.task})}" if row is not None else ""
     rows = [
         ("order", f"{title_of(look, order)}  {order.order}" if order.plan else order.order),
-        ("state", f"{order.state} ({order.reason}){sentence}"),
+        ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
     facts = look.facts(order.result_seq)
     if facts is not None and facts.message:
@@ -167,9 +167,9 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
             rows.append((_KINDS[need["kind"]], f"{member['name']} ({member['state']})"))
     rows += [("tries", f"{order.account.charged.get('attempts', 0)}, failures {order.failures}")]
     for attempt in document["attempts_made"]:
-        reason = "" if attempt["reason"] == attempt["state"] else f" ({attempt['reason']})"
         when = instant(attempt["activated_us"] or attempt["reserved_us"])
-        rows.append(("tries", f"attempt {attempt['ordinal']}, {when}: {attempt['state']}{reason}"))
+        state = state_text(attempt["state"], attempt["reason"])
+        rows.append(("tries", f"attempt {attempt['ordinal']}, {when}: {state}"))
     rows.append(("charged", amounts(order.account.charged)))
     for artifact in document["artifacts"]:
         rows.append(("files", f"{one_line(artifact['path'])}, {artifact['bytes']} bytes"))

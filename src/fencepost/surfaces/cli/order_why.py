@@ -15,13 +15,13 @@ from fencepost.core.amounts import available, exhausted, shortfall
 from fencepost.core.index import CLAIM
 from fencepost.core.machines import ENDED
 from fencepost.core.readiness import verdict
-from fencepost.core.reasons import WAITS_AND_ENDS
+from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.state import OrderState, WorkerState
 from fencepost.core.views import why
 from fencepost.kernel.read import Look
 from fencepost.services.means import is_locked
 from fencepost.surfaces.cli.accounts import account_of, open_holds, title_of
-from fencepost.surfaces.cli.words import amount, dimension_label, dimension_option, one_line, wrapped
+from fencepost.surfaces.cli.words import amount, dimension_label, dimension_option, one_line, state_text, wrapped
 
 _ROOTS_MAX = 20
 _WALK_MAX = 10_000
@@ -33,7 +33,7 @@ def why_document(look: Look, order: OrderState, locks: Path) -> dict[str, Any]:
     """The whole answer. Keys beyond those of `views.why` are there where they have something to say."""
     behind = _behind(look, order.order) if order.state == "ready" else 0
     document = why(order, ready_behind=behind)
-    document["next"] = document["next"].replace(f" {order.task}", f" {title_of(look, order)}")
+    document["next"] = _next(look, order) or document["next"]
     if order.state in ("blocked_dependency", "dependency_failed"):
         document.update(_dependencies(look, order))
         document["next"] = _dependency_next(look, order, document) or document["next"]
@@ -53,6 +53,18 @@ def why_document(look: Look, order: OrderState, locks: Path) -> dict[str, Any]:
         document["clock"] = {"state": clock.state, "message": row.sentence, "next": row.next_step}
         document["next"] = row.next_step
     return document
+
+
+def _next(look: Look, order: OrderState) -> str | None:
+    """The reason's own next step, with the order named so that the command can be typed anywhere."""
+    row = WAITS_AND_ENDS.get(order.reason)
+    if row is None:
+        return None
+    title = title_of(look, order)
+    following = fill(row.next_step, {"subject": title})
+    if following in ("fencepost attempt show", "fencepost order show"):
+        return f"{following} {title}"
+    return following.replace("NAME", title)
 
 
 def living_workers(look: Look, locks: Path) -> list[WorkerState]:
@@ -172,7 +184,7 @@ def _budget(look: Look, order: OrderState) -> dict[str, Any]:
 
 def why_text(document: Mapping[str, Any], out: TextIO) -> None:
     """The same for people, at most 80 columns wide."""
-    lines = [f"{document['name']} is {document['state']} ({document['reason']})"]
+    lines = [f"{document['name']} is {state_text(document['state'], document['reason'])}"]
     lines += wrapped(document["message"], indent="  ")
     if document.get("detail"):
         lines += wrapped(one_line(document["detail"]), indent="  ")
@@ -194,8 +206,8 @@ def why_text(document: Mapping[str, Any], out: TextIO) -> None:
 
 def _cause_lines(word: str, cause: Mapping[str, Any]) -> list[str]:
     detail = f": {one_line(cause['detail'])}" if cause.get("detail") else ""
-    reason = "" if cause["reason"] == cause["state"] else f" ({cause['reason']})"
-    return wrapped(f"{word} {cause['name']}, which is {cause['state']}{reason}{detail}", indent="  ", after="    ")
+    state = state_text(cause["state"], cause["reason"])
+    return wrapped(f"{word} {cause['name']}, which is {state}{detail}", indent="  ", after="    ")
 
 
 def _budget_lines(short: Mapping[str, Any]) -> list[str]:

@@ -10,29 +10,43 @@ import msgspec
 from fencepost.core.chain import BrokenChain, open_record
 from fencepost.core.state import AttemptState, HoldState, OrderState, PlanState
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.words import COLUMNS, one_line
+from fencepost.surfaces.cli.words import amounts, one_line
 
-_KIND_WIDTH = 24
+_KIND_WIDTH = 26
 _SUBJECT_WIDTH = 20
 _NAMES_MAX = 10_000
-_WHAT = ("state", "decision", "outcome", "disposition", "family", "reason", "message", "name", "work_kind", "note")
+_WHAT = (
+    "state",
+    "action",
+    "rule",
+    "decision",
+    "outcome",
+    "disposition",
+    "family",
+    "reason",
+    "message",
+    "name",
+    "work_kind",
+    "note",
+)
 
 
 class RecordLines:
-    """Makes lines; remembers the names of the subjects that it has met."""
+    """Makes lines of at most `columns`, None for as long as they are; remembers names of the subjects it has met."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int | None) -> None:
+        self._end = None if columns is None else max(columns - 1, 1)
         self._names: dict[str, str] = {}
 
     def line(self, look: Look, seq: int, data: bytes) -> str:
         try:
             record = open_record(seq, data)
         except BrokenChain as error:
-            return one_line(f"{seq:>6}  {error.problem}")[: COLUMNS - 1]
+            return one_line(f"{seq:>6}  {error.problem}")[: self._end]
         subject = self._name(look, record.subject)[:_SUBJECT_WIDTH]
         what = what_of(msgspec.to_builtins(record.body))
         text = f"{seq:>6}  {record.kind[:_KIND_WIDTH].ljust(_KIND_WIDTH)}  {subject.ljust(_SUBJECT_WIDTH)}  {what}"
-        return one_line(text)[: COLUMNS - 1].rstrip()
+        return one_line(text)[: self._end].rstrip()
 
     def _name(self, look: Look, subject: str) -> str:
         known = self._names.get(subject)
@@ -56,11 +70,19 @@ def _named(look: Look, subject: str) -> str:
         order = look.order(value.order)
         return f"{order.task if order is not None else value.order[-8:]}#{value.ordinal}"
     kind, _, rest = subject.rpartition("_")
-    return f"{kind}_..{rest[-8:]}" if kind and len(rest) == 32 else subject
+    if kind and len(rest) == 32:
+        return f"{kind}_..{rest[-8:]}"
+    return subject.replace("sha256:", "")
 
 
 def what_of(body: Mapping[str, Any]) -> str:
     """The gist of a body: where it moved, or its most telling fields."""
     if "origin" in body and "target" in body:
         return f"{body['origin']} -> {body['target']} ({body.get('reason', '')})"
-    return ", ".join(str(body[name]) for name in _WHAT if isinstance(body.get(name), str) and body[name])
+    texts = [body[name] for name in _WHAT if isinstance(body.get(name), str)]
+    parts = [text for text in texts if text and not text.startswith("sha256:")]
+    facts = body.get("facts")
+    if isinstance(facts, dict):
+        parts += [str(facts[name]) for name in ("outcome", "message") if facts.get(name)]
+    parts += [f"{name} {amounts(body[name])}" for name in ("ceilings", "amounts", "charged") if body.get(name)]
+    return ", ".join(dict.fromkeys(parts))

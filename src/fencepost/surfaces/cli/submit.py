@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fencepost.app import App
 from fencepost.config import Config
 from fencepost.core.reasons import Refusal
@@ -53,6 +55,10 @@ def checked_for(source: Source, home: Path | None, config: Config, mode: Submiss
 
 def place(app: App, checked: Checked, mode: Submission, command_key: str | None) -> Placed:
     """Find the plan that this submission means, or pin its inputs and submit it."""
+    if command_key is not None:
+        answered = _answered(app, checked, command_key)
+        if answered is not None:
+            return answered
     with app.kernel.reader.look() as look:
         known = known_plan(look, checked.document.name)
         sequence = look.head.seq
@@ -71,6 +77,18 @@ def place(app: App, checked: Checked, mode: Submission, command_key: str | None)
     if command_key is None and _was_overtaken(receipt):
         return _overtaken(app, checked, receipt)
     return _placed(receipt)
+
+
+def _answered(app: App, checked: Checked, command_key: str) -> Placed | None:
+    """The plan that this key made before, if it did: a repetition is answered whatever the tree is like by now."""
+    with app.kernel.journal.snapshot() as reads:
+        row = reads.command(app.kernel.stream, command_key)
+    if row is None:
+        return None
+    receipt = msgspec.json.decode(row.receipt, type=Receipt)
+    if receipt.result.get("name") == checked.document.name and receipt.result.get("content") == checked.content:
+        return Placed(plan=receipt.result["plan"], sequence=receipt.sequence, fresh=False)
+    raise CommandError.of(Refusal(code="operation_collision", detail={"subject": command_key}))
 
 
 def _pin(app: App, checked: Checked) -> Pins:

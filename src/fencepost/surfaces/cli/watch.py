@@ -12,7 +12,7 @@ from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.words import one_line, state_text
 
 POLL_S = 0.5  # a hint may be lost; a look this often costs little
 _PAGE = 500
@@ -69,8 +69,8 @@ def change_document(look: Look, order: OrderState) -> dict[str, Any]:
 
 def change_line(order: OrderState, *, width: int = 0) -> str:
     """One change for people. The time is the scope's own, UTC."""
-    reason = "" if order.reason == order.state else f" ({order.reason})"
-    return f"{format_instant(order.moved_us)[11:19]}  {one_line(order.task).ljust(width)}  {order.state}{reason}"
+    time = format_instant(order.moved_us)[11:19]
+    return f"{time}  {one_line(order.task).ljust(width)}  {state_text(order.state, order.reason)}"
 
 
 def outcome_code(orders: list[OrderState]) -> int:

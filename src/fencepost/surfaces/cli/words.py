@@ -57,6 +57,11 @@ def amount(dimension: str, value: int | None) -> str:
     return str(value)
 
 
+def state_text(state: str, reason: str) -> str:
+    """A state with its reason, where the reason says more."""
+    return state if reason == state else f"{state} ({reason})"
+
+
 def amounts(values: Mapping[str, int]) -> str:
     """Several amounts on one line, "nothing" for none."""
     shown = [f"{dimension_label(name)} {amount(name, value)}" for name, value in sorted(values.items()) if value]
