@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fencepost.adapters.authority.cedar import CedarAuthority
 from fencepost.adapters.authority.keys import KeyFolder
@@ -35,6 +36,7 @@ from fencepost.core.records.plan import Acceptance
 from fencepost.kernel.kernel import Kernel
 from fencepost.storage import sqlite
 
+Answer = dict[str, Any]
 INPUTS = sha256_of(b"the pinned inputs of every order")
 ENVIRONMENT = sha256_of(b"the environment of every attempt")
 OUTPUT = sha256_of(b"the report that every attempt writes")
@@ -91,27 +93,27 @@ class Crew:
         enrol = EnrolWorker(worker=self.worker, host="bench", boot_id="bench", pid=1, executors=("command/1",))
         self.do("human", enrol)
 
-    def do(self, name: str, command: AnyCommand) -> dict:
+    def do(self, name: str, command: AnyCommand) -> Answer:
         return self.kernel.write(self.kernel.request(name, command)).required()
 
-    async def do_async(self, name: str, command: AnyCommand) -> dict:
+    async def do_async(self, name: str, command: AnyCommand) -> Answer:
         receipt = await self.kernel.write_async(self.kernel.request(name, command))
         return receipt.required()
 
-    def do_many(self, name: str, commands: list[AnyCommand]) -> list[dict]:
+    def do_many(self, name: str, commands: list[AnyCommand]) -> list[Answer]:
         receipts = self.kernel.write_many([self.kernel.request(name, command) for command in commands])
         return [receipt.required() for receipt in receipts]
 
     def submit(self) -> SubmitOrder:
         return SubmitOrder(order=DRAFT)
 
-    def reserve(self, submitted: dict) -> Reserve:
+    def reserve(self, submitted: Answer) -> Reserve:
         return Reserve(order=submitted["order"], expected=submitted["version"], worker=self.worker)
 
     def reserve_next(self, count: int) -> ReserveNext:
         return ReserveNext(worker=self.worker, count=count)
 
-    def activate(self, reserved: dict) -> Activate:
+    def activate(self, reserved: Answer) -> Activate:
         return Activate(
             attempt=reserved["attempt"],
             expected=reserved["version"],
@@ -124,7 +126,7 @@ class Crew:
             mode="local",
         )
 
-    def report(self, reserved: dict) -> ReportResult:
+    def report(self, reserved: Answer) -> ReportResult:
         attempt = reserved["attempt"]
         facts = ResultFacts(
             outcome="succeeded",
@@ -138,7 +140,7 @@ class Crew:
         )
         return ReportResult(attempt=attempt, fence=reserved["fence"], spec=reserved["spec"], facts=facts)
 
-    def apply(self, reserved: dict) -> ApplyResult:
+    def apply(self, reserved: Answer) -> ApplyResult:
         return ApplyResult(attempt=reserved["attempt"])
 
 

@@ -198,7 +198,7 @@ class Trouble:
         self.begun += 1
         _call(self.before_begin)
         with self._journal.transaction(stream, wait_s=wait_s) as transaction:
-            yield _Troubled(transaction, self)  # type: ignore[misc]  # every other question goes to the real one
+            yield _Troubled(transaction, self)
 
 
 class _Troubled:

@@ -77,16 +77,15 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_it_was_answered(tmp_p
             raise RuntimeError("the child has no output")
         first = child.stdout.readline()
         assert first == b"ready\n"
-        time.sleep(choices.random() * 0.25)
+        time.sleep(choices.random() * 0.1)
         child.kill()
         told += acknowledged(child.stdout.read())
         child.wait()
         child.stdout.close()
-        if number % 5 == 4 or number < 3:  # the whole journal each time would take longer than the rest
-            after = checked(tmp_path, told, number)
-            assert after > before
-            before = after
-    assert len(told) > 20 * KILLS
+        after = checked(tmp_path, told, number)
+        assert after >= before
+        before = after
+    assert len(told) > 10 * KILLS
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 from fencepost.kernel import group as group_module
 from fencepost.kernel import replay, tickets, view, write
 from fencepost.kernel.kernel import Kernel
+from fencepost.kernel.receipts import Receipt
 from tests.kernel.support import (
     Trouble,
     done,
@@ -106,7 +107,7 @@ def test_a_cancelled_task_takes_its_command_back_or_has_it_decided() -> None:
         second.cancel()
         await asyncio.sleep(0.02)
         go_on.set()
-        return await asyncio.gather(first, second, third, return_exceptions=True)
+        return list(await asyncio.gather(first, second, third, return_exceptions=True))
 
     first, second, third = asyncio.run(scenario())
     assert isinstance(first, asyncio.CancelledError) and isinstance(second, asyncio.CancelledError)
@@ -134,10 +135,12 @@ def test_a_loop_that_is_closed_keeps_nobody_from_an_answer() -> None:
     assert entered.is_set()
     loop._ready.clear()  # type: ignore[attr-defined]  # its tasks are given up, as when a program ends
     loop.close()
-    answers: list[object] = []
-    threads = started(lambda: answers.append(done(kernel, "human", submit("after"))))
     go_on.set()
-    joined(threads)
+
+    async def after() -> Receipt:
+        return await asyncio.wait_for(kernel.write_async(kernel.request("human", submit("after"))), WAIT_S)
+
+    assert asyncio.run(after()).ok
     assert tasks_in(kernel) == ["abandoned", "after"]
     del abandoned
     kernel.close()

@@ -19,7 +19,7 @@ from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import IntegrityError
 from fencepost.ports.ledger import SafetyLedger
 from fencepost.testing.fakes import FakeEntropy, MemoryKeyring, MemoryLedger
-from tests.kernel.support import done, enrol, kernel_over, life, sqlite_store, submit
+from tests.kernel.support import codes, done, enrol, kernel_over, life, reserve, sqlite_store, submit
 
 
 @pytest.fixture
@@ -241,6 +241,20 @@ def test_w21_replay_finds_a_changed_row_and_a_rebuild_mends_it(store: Path, ledg
     kernel.rebuild()
     assert replay.compare(kernel.journal, kernel.stream) == before
     done(kernel, "human", submit("after"))
+    assert replay.compare(kernel.journal, kernel.stream).match
+    kernel.close()
+
+
+def test_a_rebuild_forgets_what_the_writer_remembers_of_a_wrong_row(store: Path, ledger: MemoryLedger) -> None:
+    kernel = opened(store, ledger)
+    submitted = done(kernel, "human", submit("task-1"))
+    kernel.close()
+    tamper(store, lambda connection: connection.execute(CACHES["state"]))
+    kernel = opened(store, ledger)
+    wrong = kernel.request("dispatcher", reserve({**submitted, "version": 99}))
+    assert codes([kernel.write(wrong)]) == ["version_moved"], "the writer has read the wrong row"
+    kernel.rebuild()
+    done(kernel, "dispatcher", reserve(submitted))
     assert replay.compare(kernel.journal, kernel.stream).match
     kernel.close()
 

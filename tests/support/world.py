@@ -393,6 +393,8 @@ class World:
                 assert value.state in WORK_ORDER.states
                 assert allowed is None or value.reason in allowed, f"{value.state} shows {value.reason}"
                 assert value.reason in REASONS, f"{value.reason} is not registered"
+                told_all = value.state not in ENDED or value.told + 1 >= value.dependents
+                assert value.told_done or not told_all, f"{value.task} has told everybody and does not say so"
             elif isinstance(value, AttemptState):
                 allowed = ATTEMPT.reasons.get(value.state)
                 assert allowed is None or value.reason in allowed, f"attempt {value.state} shows {value.reason}"

@@ -55,7 +55,9 @@ class Repo:
     variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self.user), "LANG": "C.UTF-8", **self.variables}
+        # Whoever tests another copy of the sources names it so; nothing else of the tester's environment counts.
+        copies = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        return {**copies, "HOME": str(self.user), "LANG": "C.UTF-8", **self.variables}
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -185,6 +187,7 @@ def steady(text: str, repo: Repo) -> str:
     """A transcript without what differs from run to run: ids, durations, times, and where the repository lies."""
     for place, word in ((repo.folder, "REPO"), (repo.user, "USER")):
         text = text.replace(str(place), word)
+    text = re.sub(r"\n +(?=REPO|USER)", " ", text)  # a long path is broken off, a short one is not
     text = _TIME.sub("TIME", _IDS.sub(r"\1_ID", text))
     text = _COMMIT.sub("COMMIT", text)
     return _DURATION.sub("DURATION", text)

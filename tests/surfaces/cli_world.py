@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
@@ -190,3 +192,22 @@ def process(world: World, *words: str) -> subprocess.Popen[bytes]:
     """The command line in a process of its own, its output in pipes."""
     command = [sys.executable, "-m", "fencepost", "--home", str(world.home), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def on_a_terminal(world: World, *words: str) -> str:
+    """What a command shows on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fencepost", "--home", str(world.home), *words]
+    running = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65_536):
+            shown += piece
+    except OSError as error:
+        if error.errno != errno.EIO:  # what a terminal says when its last writer has gone
+            raise
+    finally:
+        os.close(ours)
+        running.wait(timeout=30)
+    return shown.decode()

@@ -42,7 +42,7 @@ def test_list_gives_the_documents_of_the_contract(cli: Cli) -> None:
     assert document["next"] is None
     assert [item["name"] for item in document["items"]] == [order.task for order in main_orders()]
     for item in document["items"]:
-        assert ORDER_KEYS <= set(item)
+        assert set(item) >= ORDER_KEYS
         assert set(item["charged"]) == CHARGED_KEYS
     make = document["items"][0]
     assert make["state"] == "applied"
@@ -110,7 +110,7 @@ def test_what_cannot_be_done_says_so(cli: Cli, words: tuple[str, ...], code: int
 
 def test_show_has_everything_behind_the_order(cli: Cli) -> None:
     document = cli.json("order", "show", "nightly/anyway")
-    assert ORDER_KEYS <= set(document)
+    assert set(document) >= ORDER_KEYS
     assert document["attempts"] == 1
     assert [attempt["ordinal"] for attempt in document["attempts_made"]] == [1]
     assert [(need["kind"], need["verdict"]) for need in document["needs"]] == [
@@ -222,7 +222,7 @@ def test_why_says_that_the_clock_is_blocked(fresh: tuple[World, Cli]) -> None:
     clock = cli.json("clock", "show")
     assert clock["state"] == "clock_reconciliation_required"
     assert clock["quarantine"]["difference_us"] == pytest.approx(60 * SECOND_US, abs=SECOND_US)
-    assert "1m apart" in cli("clock", "show").out.replace("59s", "1m") or "apart" in cli("clock", "show").out
+    assert "by its own ticks; " in cli("clock", "show").out
 
 
 def test_cancel_is_done_once_under_one_key(fresh: tuple[World, Cli]) -> None:
@@ -241,7 +241,7 @@ def test_cancel_is_done_once_under_one_key(fresh: tuple[World, Cli]) -> None:
 
 def test_retry_replaces_the_order_and_what_ended_because_of_it(fresh: tuple[World, Cli]) -> None:
     world, cli = fresh
-    plan = world.submit("p", [draft("a", sh("test -e $FENCEPOST_REPO/ok"), environment=("PATH",)), draft("b", groups=(needs("a"),))])  # fmt: skip
+    plan = world.submit("p", [draft("a", sh("test -e $FENCEPOST_REPO/ok")), draft("b", groups=(needs("a"),))])
     world.work(plan)
     before = {item["name"]: item["id"] for item in cli.json("order", "list")["items"]}
     (world.folder / "ok").touch()

@@ -200,3 +200,37 @@ def test_a_command_key_makes_a_submission_repeatable(repo: Repo) -> None:
     first = repo.document("plan", "submit", "plan.toml", "--new", "--command-key", "mine")
     second = repo.document("plan", "submit", "plan.toml", "--new", "--command-key", "mine", code=0)
     assert second["plan"] == first["plan"] and second["fresh"] is False
+
+
+def test_a_finished_plan_is_found_again_whatever_the_tree_is_like_by_now(repo: Repo) -> None:
+    repo.write("plan.toml", ONE + 'inputs = ["readme.txt"]\n')
+    first = repo.document("run", "plan.toml")
+    (repo.folder / "readme.txt").unlink()
+    assert repo.document("run", "plan.toml")["plan"] == first["plan"]
+    assert repo.error("run", "plan.toml", "--again", code=2)["code"] == "no_match"
+
+
+def test_what_waits_for_a_person_exits_9(repo: Repo) -> None:
+    """A clock that contradicts itself starts nothing new, and only a person can say what holds."""
+    repo.write("plan.toml", ONE)
+    repo.document("plan", "submit", "plan.toml")
+    _quarantine_the_clock(repo)
+    document = repo.document("run", "plan.toml", code=9)
+    assert document["outcome"] == "waiting"
+    assert repo.call("run", "plan.toml").stdout.count("nothing new starts") == 1
+
+
+def _quarantine_the_clock(repo: Repo) -> None:
+    """Give the scope a reading whose UTC is an hour off, as a host with a wrong clock would."""
+    script = (
+        "import os, msgspec; from pathlib import Path; from fencepost.app import App;"
+        "from fencepost.core.commands import ObserveClock; from fencepost.kernel.group import clock_reading;"
+        "app = App(Path('.fencepost'), scope='default', environment=os.environ); app.kernel.open();"
+        "now = app.kernel.clock.read();"
+        "wrong = msgspec.structs.replace(clock_reading(now), utc_us=now.utc_us + 3_600_000_000);"
+        "print(app.kernel.write(app.kernel.request('sampler', ObserveClock(reading=wrong)))); app.close()"
+    )
+    done = subprocess.run(
+        [CLI[0], "-c", script], cwd=repo.folder, env=repo.environment(), capture_output=True, text=True, check=True
+    )
+    assert "refusal" in done.stdout

@@ -39,8 +39,9 @@ def test_killed_in_the_middle_a_run_continues_at_once(repo: Repo) -> None:
     repo.write("go", "")
     started = time.monotonic()
     second = repo.start("run", "plan.toml")
-    said = read_until(second, "two: active")
+    said = read_until(second, "two: active (attempt_running), attempt 2")
     assert time.monotonic() - started < 3.0
+    assert said[1] == "two: active (attempt_running)", "where it stood when it was killed"
     assert said[0] == "plan plan: continues (1 of 3 orders have ended)"
     assert "two: ready (holder_gone)" in said
     code, _ = ended(second)

@@ -111,7 +111,8 @@ class Workspaces:
         self._remove(tree)
         problems: list[OutputProblem] = []
         with disk.storage_errors(f"preparing the verifier of {workspace.attempt}"):
-            tree.mkdir(mode=0o700)
+            for folder in (base / "home", base / "tmp", base / "logs", tree):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             pinned = self._lay_out(tree, inputs)
             for output in outputs:
                 known = pinned.get(output.path)

@@ -142,7 +142,8 @@ def follow(link: Link, where: Where, record: Record, data: bytes) -> Link:
         raise BrokenChain(link.seq + 1, f"is missing; record {record.seq} follows on {link.seq}")
     if record.prev != link.digest:
         raise BrokenChain(record.seq, "does not name the digest of the record before it")
-    if (record.scope, record.stream, record.epoch) != where:
+    scope, stream, epoch = where
+    if record.scope != scope or record.stream != stream or record.epoch != epoch:
         raise BrokenChain(record.seq, "belongs to another stream or epoch")
     return Link(record.seq, sha256_of(data))
 

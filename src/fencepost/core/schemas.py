@@ -14,10 +14,25 @@ from fencepost.core.canonical import digest_of
 from fencepost.core.records import FORMAT, KINDS
 
 
+def _without_prose(schema: Any) -> Any:
+    """A schema as far as it says what is valid: sentences about it may be improved without another digest."""
+    if isinstance(schema, dict):
+        return {
+            key: {name: _without_prose(part) for name, part in value.items()}
+            if key in ("properties", "$defs")
+            else _without_prose(value)
+            for key, value in schema.items()
+            if key != "description"
+        }
+    if isinstance(schema, list):
+        return [_without_prose(part) for part in schema]
+    return schema
+
+
 def schema_of(name: str, version: int) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a whole record of this kind. Raises KeyError for one that is not registered."""
     kind = KINDS[name, version]
-    schema = msgspec.json.schema(kind.record)
+    schema = _without_prose(msgspec.json.schema(kind.record))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:fencepost:record:{name}:{version}",

@@ -235,7 +235,7 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     verification: str = ""  # outcome
     application_seq: int = 0
     gone_seq: int = 0  # of the proof that its holder is gone
-    late: tuple[tuple[str, str], ...] = ()  # (what, digest) kept as late records
+    late: tuple[tuple[str, str, int], ...] = ()  # (what, digest, seq) of facts kept as late records
 
 
 class HoldState(Value, frozen=True, tag="hold"):

@@ -111,7 +111,7 @@ def attempt_document(attempt: AttemptState) -> dict[str, Any]:
         "ended_us": attempt.ended_us or None,
         "claim": attempt.claim,
         "verification": attempt.verification or None,
-        "late": [{"what": what, "digest": digest} for what, digest in attempt.late],
+        "late": [{"what": what, "digest": digest} for what, digest, _ in attempt.late],
         "records": {
             "reservation": attempt.reservation_seq,
             "descriptor": attempt.descriptor_seq or None,
@@ -150,9 +150,13 @@ def hold_document(hold: HoldState) -> dict[str, Any]:
     }
 
 
-def why(order: OrderState, *, ready_behind: int = 0) -> dict[str, Any]:
-    """Why the order is where it is: the code, one sentence, and the command that would help (X3)."""
-    row = WAITS_AND_ENDS.get(order.reason)
+def why(order: OrderState, *, ready_behind: int = 0, undecided: bool = False) -> dict[str, Any]:
+    """Why the order is where it is: the code, one sentence, and the command that would help (X3).
+
+    `undecided` says that an order that this one waits for waits for a person itself, so that the verdict is open.
+    """
+    reason = "dependency_undecided" if undecided and order.state == "blocked_dependency" else order.reason
+    row = WAITS_AND_ENDS.get(reason)
     detail = {"subject": order.task}
     sentence = fill(row.sentence, detail) if row is not None else f"It is {order.state}."
     following = fill(row.next_step, detail) if row is not None else "fencepost order show"
@@ -160,7 +164,7 @@ def why(order: OrderState, *, ready_behind: int = 0) -> dict[str, Any]:
         "name": order.task,
         "id": order.order,
         "state": order.state,
-        "reason": order.reason,
+        "reason": reason,
         "message": sentence,
         "next": following.replace("NAME", order.task),
         "ended": order.state in ENDED,

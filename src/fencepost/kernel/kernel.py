@@ -20,6 +20,7 @@ from fencepost.kernel import replay
 from fencepost.kernel.identities import Identities, Identity
 from fencepost.kernel.read import Reader
 from fencepost.kernel.receipts import Receipt
+from fencepost.kernel.tickets import Seeds
 from fencepost.kernel.write import Writer
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Authority, Keyring
 from fencepost.ports.clock import Clock
@@ -61,7 +62,8 @@ class Kernel:
         self.ledger = ledger
         self._authority = authority
         self.reader = Reader(journal, self.stream)
-        self._writer = Writer(journal, self.stream, clock, entropy, authority, limits, committed=self._committed)
+        self._seeds = Seeds(entropy)
+        self._writer = Writer(journal, self.stream, clock, self._seeds, authority, limits, committed=self._committed)
         self._identities: Identities | None = None
         self._anchor_lock = threading.Lock()
         self._anchored = 0
@@ -160,7 +162,7 @@ class Kernel:
         """A request of one of the scope's own principals; without a key, a fresh one."""
         identity = self.identity(name)
         # Fresh keys begin with the time: they stand side by side in the store's index of keys.
-        fresh = f"k:{self.clock.read().utc_us:014x}{self.entropy.seed().hex()}" if key is None else key
+        fresh = f"k:{self.clock.read().utc_us:014x}{self._seeds.next().hex()}" if key is None else key
         return Request(
             command=command,
             key=fresh,

@@ -34,15 +34,10 @@ class Replayed:
         self.values: dict[str, Any] = {}
         self.edges: list[Edge] = []
         self.link = Link(0, "")
-
-    def get(self, subject: str) -> Any | None:
-        return self.values.get(subject)
-
-    def put(self, subject: str, value: Value) -> None:
-        self.values[subject] = value
-
-    def add_edge(self, edge: Edge) -> None:
-        self.edges.append(edge)
+        # The fold's three verbs are those of the containers: a replay calls them ten times for each record.
+        self.get: Callable[[str], Any | None] = self.values.get
+        self.put: Callable[[str, Value], None] = self.values.__setitem__
+        self.add_edge: Callable[[Edge], None] = self.edges.append
 
     def digest(self) -> str:
         """The scope's projection digest: SHA-256 over (subject, digest of its state) in id order."""

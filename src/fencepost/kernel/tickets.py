@@ -8,6 +8,8 @@ could not hold reaches one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,10 +18,11 @@ import msgspec
 
 from fencepost.core.canonical import Undecodable, encode_trusted
 from fencepost.core.commands import Request
-from fencepost.core.ids import sha256_of
+from fencepost.core.ids import SEED_BYTES, sha256_of
 from fencepost.core.limits import Limits
 from fencepost.core.reasons import Refusal
 from fencepost.kernel.receipts import Receipt
+from fencepost.ports.entropy import Entropy
 
 _REQUEST = msgspec.json.Decoder(Request)
 
@@ -29,6 +32,22 @@ class _Split(msgspec.Struct):
 
 
 _SPLIT = msgspec.json.Decoder(_Split)
+
+
+class Seeds:
+    """Seeds that follow from one draw of entropy, each given out once. Safe for use from any thread.
+
+    A system's entropy is not asked for each command: the call lets go of the interpreter, and a busy process would
+    wait to get it back every time.
+    """
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._key = entropy.seed()
+        self._numbers = itertools.count()
+
+    def next(self) -> bytes:
+        number = next(self._numbers).to_bytes(8)
+        return hashlib.blake2b(number, key=self._key, digest_size=SEED_BYTES).digest()
 
 
 class Ticket:

@@ -28,11 +28,10 @@ from fencepost.core.state import FOLD_VERSION
 from fencepost.kernel.group import Group, Moment, Tools
 from fencepost.kernel.identities import Asked
 from fencepost.kernel.receipts import Receipt
-from fencepost.kernel.tickets import Ticket, answer, read_strictly
+from fencepost.kernel.tickets import Seeds, Ticket, answer, read_strictly
 from fencepost.kernel.view import Memory
 from fencepost.ports.authority import Authority
 from fencepost.ports.clock import Clock
-from fencepost.ports.entropy import Entropy
 from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch, StorageUnavailable
 from fencepost.ports.journal import Head, Journal, Stream
 
@@ -52,14 +51,14 @@ class Writer:
         journal: Journal,
         stream: Stream,
         clock: Clock,
-        entropy: Entropy,
+        seeds: Seeds,
         authority: Authority,
         limits: Limits,
         committed: Committed,
     ) -> None:
         self._journal = journal
         self._clock = clock
-        self._entropy = entropy
+        self._seeds = seeds
         self._limits = limits
         self._committed = committed
         self._tools = Tools(stream, limits, Asked(authority), Memory())
@@ -150,7 +149,7 @@ class Writer:
         if self._closed:
             raise StorageUnavailable("this kernel is closed", next_step="open it again")
         read = read_strictly(request, self._limits)
-        return read if isinstance(read, Receipt) else Ticket(*read, self._entropy.seed())
+        return read if isinstance(read, Receipt) else Ticket(*read, self._seeds.next())
 
     def _call_next(self) -> None:
         """Wake the thread whose command waits longest. Tasks have the pump, which waits by itself."""

@@ -8,6 +8,7 @@ with a typed failure, so that nothing is retried because somebody was not sure.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,15 +17,14 @@ from fencepost.core.canonical import digest_of
 from fencepost.core.commands import Activate, AppendEvent, ReleaseReservation, ReportResult, ReportStopped
 from fencepost.core.decide.dispatch import input_set as set_of_inputs
 from fencepost.core.records.attempt import ResultFacts
-from fencepost.core.records.common import ArtifactRef
+from fencepost.core.records.common import ArtifactRef, FailureClass
 from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
 from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
-from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import FencepostError, StorageError
+from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import Ended, Job
 from fencepost.ports.workspace import HandedFile, Inputs, Workspace
-from fencepost.services.finish import Finisher
+from fencepost.services.finish import Finisher, Reported
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means
 from fencepost.services.results import facts_of, failed, matches_any, time_used
@@ -32,6 +32,29 @@ from fencepost.services.results import facts_of, failed, matches_any, time_used
 LOG_BYTES = 2**20  # of the first and of the last part of each stream
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
 REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
+PASSING = frozenset({"budget_held", "clock_blocked"})
+"""Refusals of an activation that pass: the reservation is given back at once, everything else lets it lapse."""
+UNKEEPABLE = frozenset({"too_large", "bad_command", "out_of_range"})
+"""Refusals of a report for what it contains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What an attempt needs to know of its order."""
+
+    spec: WorkOrderSpec
+    inputs: str
+    handed: tuple[ArtifactRef, ...]
+    repository: str
+
+
+@dataclass(kw_only=True)
+class Run:
+    """How far an attempt has come. `started` is the start of its command if that has not been told yet."""
+
+    ended: Ended | None = None
+    started: AppendEvent | None = None
+    facts: ResultFacts | None = None
 
 
 class Attempts:
@@ -55,116 +78,104 @@ class Attempts:
             spec = look.spec(order)
             handed = _handed(look, spec)
             repository = _repository(look, spec)
-        inputs = set_of_inputs(spec.inputs.digest, handed)
-        lease = self._activate(reservation, spec, inputs, handed)
+        task = Task(spec=spec, inputs=set_of_inputs(spec.inputs.digest, handed), handed=handed, repository=repository)
+        lease = self._activate(reservation, task)
         if lease is None:
             return
         self._leases.add(lease)
         try:
-            self._under_lease(lease, spec, inputs, handed, repository)
+            reported = self._under_lease(lease, task)
         finally:
             self._leases.remove(lease)
             self._means.attempt_lock(lease.attempt).unlink(missing_ok=True)
+        if reported is not None:
+            self._settle(lease, *reported)
 
     def _release(self, reservation: dict[str, Any]) -> None:
         command = ReleaseReservation(attempt=reservation["attempt"], fence=reservation["fence"])
         self._means.issue("dispatcher", command)
 
-    def _activate(
-        self, reservation: dict[str, Any], spec: WorkOrderSpec, inputs: str, handed: tuple[ArtifactRef, ...]
-    ) -> Lease | None:
+    def _activate(self, reservation: dict[str, Any], task: Task) -> Lease | None:
         names = sorted(self._means.base_environment)
-        chosen = [name for name in names if matches_name(spec.environment, name)]
+        chosen = [name for name in names if matches_name(task.spec.environment, name)]
+        limits = self._means.kernel.limits
         sent_tick_us = self._means.reading().tick_us
-        receipt = self._means.issue(
-            "dispatcher",
-            Activate(
-                attempt=reservation["attempt"],
-                expected=reservation["version"],
-                fence=reservation["fence"],
-                worker=self._worker,
-                executor="command",
-                executor_version=1,
-                environment=digest_of({name: self._means.base_environment[name] for name in chosen}),
-                input_set=inputs,
-                mode="local",
-                handed=handed,
-            ),
+        command = Activate(
+            attempt=reservation["attempt"],
+            expected=reservation["version"],
+            fence=reservation["fence"],
+            worker=self._worker,
+            executor="command",
+            executor_version=1,
+            environment=digest_of({name: self._means.base_environment[name] for name in chosen}),
+            input_set=task.inputs,
+            mode="local",
+            handed=task.handed,
         )
-        if not receipt.ok:
+        request = self._means.kernel.request("dispatcher", command)
+        receipt = self._means.insist([request], sent_tick_us + limits.reservation_us)[0]
+        if receipt.refusal is not None:
+            if receipt.refusal.code in PASSING:
+                self._release(reservation)
             return None
         return Lease(
             attempt=reservation["attempt"],
             order=reservation["order"],
             fence=reservation["fence"],
-            deadline_tick_us=sent_tick_us + self._means.kernel.limits.lease_us,
+            deadline_tick_us=sent_tick_us + limits.lease_us,
         )
 
-    def _under_lease(
-        self, lease: Lease, spec: WorkOrderSpec, inputs: str, handed: tuple[ArtifactRef, ...], repository: str
-    ) -> None:
+    def _under_lease(self, lease: Lease, task: Task) -> tuple[ReportResult, Reported] | None:
+        """Lay out, run and report. None when there was nothing to report but a stop."""
+        run = Run()
         try:
-            space = self._means.workspaces.prepare(
-                attempt=lease.attempt,
-                inputs=layout_of(spec, handed),
-                params=spec.params.encode() if spec.params else None,
-            )
-        except StorageError:
+            self._work(lease, task, run)
+        except StorageFull:
+            # The work did no wrong. It costs no attempt, and this worker takes no more of it.
+            self._stopped(lease, task, run.ended)
             raise
         except FencepostError as error:
-            self._report(lease, spec, self._failed(spec, inputs, "inputs_unavailable", error.message))
-            return
-        if lease.stopping and not lease.lost:
-            self._stopped(lease, 0)
-            return
-        ended, started = self._execute(lease, spec, inputs, space, repository)
-        if ended.reason in ("stopped", "lease_lost"):
-            # Stopped by its own side before it was done: that is no failure of the work (lifecycle, 8).
-            self._stopped(lease, ended.duration_us)
-            self._means.workspaces.discard(lease.attempt)
-            return
-        facts = facts_of(self._means, spec, lease.attempt, inputs, space, ended)
-        self._report(lease, spec, facts, started)
+            run.facts = self._hindered(lease, task, run.ended, error)
+        if run.facts is None:
+            self._stopped(lease, task, run.ended)
+            return None
+        return self._report(lease, task, run.facts, run.started)
 
-    def _execute(
-        self, lease: Lease, spec: WorkOrderSpec, inputs: str, space: Workspace, repository: str
-    ) -> tuple[Ended, AppendEvent | None]:
+    def _work(self, lease: Lease, task: Task, run: Run) -> None:
+        """Write into `run` how far it came: no facts mean that its own side stopped it (lifecycle, 8)."""
+        space = self._means.workspaces.prepare(
+            attempt=lease.attempt,
+            inputs=layout_of(task.spec, task.handed),
+            params=task.spec.params.encode() if task.spec.params else None,
+        )
+        if lease.stopping or lease.lost:
+            return
+        run.ended, run.started = self._execute(lease, task, space)
+        if run.ended.reason not in ("stopped", "lease_lost"):
+            run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended)
+
+    def _hindered(self, lease: Lease, task: Task, ended: Ended | None, error: FencepostError) -> ResultFacts:
+        """Facts of an attempt whose files could not be laid out, or not be kept, for a reason that repeating keeps."""
+        failure: FailureClass = "executor" if isinstance(error, StorageError) else "deterministic_input"
+        code = "inputs_unavailable" if ended is None else "executor_failed"
+        return self._failed(lease, task, failure, code, error.message, ended)
+
+    def _failed(
+        self, lease: Lease, task: Task, failure: FailureClass, code: str, message: str, ended: Ended | None
+    ) -> ResultFacts:
+        bound = self._means.kernel.limits.text_bytes_max
+        facts = failed(task.spec, task.inputs, failure, code, message, bound)
+        return with_time(facts, lease.attempt, 0 if ended is None else ended.duration_us)
+
+    def _execute(self, lease: Lease, task: Task, space: Workspace) -> tuple[Ended, AppendEvent | None]:
         """Run the command to its end. A start that has not been told yet comes back, to be told with the report."""
-        environment = self._means.environment(
-            spec.environment,
-            home=str(space.home),
-            temporary=str(space.tmp),
-            order=lease.order,
-            attempt=lease.attempt,
-            fence=lease.fence,
-            workspace=str(space.path),
-            repository=repository,
-            params_path="" if space.params_path is None else str(space.params_path),
-        )
-        job = Job(
-            attempt=lease.attempt,
-            order=lease.order,
-            fence=lease.fence,
-            argv=spec.run,
-            environment=environment,
-            cwd=str(space.path),
-            stdout_path=str(space.logs / "stdout"),
-            stderr_path=str(space.logs / "stderr"),
-            lock_path=str(self._means.attempt_lock(lease.attempt)),
-            status_path=str(space.logs / "status"),
-            time_limit_us=spec.attempt_time_us,
-            log_head_bytes=LOG_BYTES,
-            log_tail_bytes=LOG_BYTES,
-        )
-        running = self._means.executor.start(job, lease.deadline_tick_us)
+        running = self._means.executor.start(self._job(lease, task, space), lease.deadline_tick_us)
         lease.bind(running)
-        if lease.stopping:
-            lease.drain(0)
         started = AppendEvent(
             attempt=lease.attempt,
             fence=lease.fence,
-            spec=spec.spec,
-            input_set=inputs,
+            spec=task.spec.spec,
+            input_set=task.inputs,
             family="execution_started",
             pid=running.pid or 0,
         )
@@ -174,8 +185,36 @@ class Attempts:
         self._say(started)
         ended = running.wait(None)
         if ended is None:
-            raise FencepostError(f"{lease.attempt} was waited for without limit and has no end")
+            raise RuntimeError(f"{lease.attempt} was waited for without limit and has no end")
         return ended, None
+
+    def _job(self, lease: Lease, task: Task, space: Workspace) -> Job:
+        environment = self._means.environment(
+            task.spec.environment,
+            home=str(space.home),
+            temporary=str(space.tmp),
+            order=lease.order,
+            attempt=lease.attempt,
+            fence=lease.fence,
+            workspace=str(space.path),
+            repository=task.repository,
+            params_path="" if space.params_path is None else str(space.params_path),
+        )
+        return Job(
+            attempt=lease.attempt,
+            order=lease.order,
+            fence=lease.fence,
+            argv=task.spec.run,
+            environment=environment,
+            cwd=str(space.path),
+            stdout_path=str(space.logs / "stdout"),
+            stderr_path=str(space.logs / "stderr"),
+            lock_path=str(self._means.attempt_lock(lease.attempt)),
+            status_path=str(space.logs / "status"),
+            time_limit_us=task.spec.attempt_time_us,
+            log_head_bytes=LOG_BYTES,
+            log_tail_bytes=LOG_BYTES,
+        )
 
     def _say(self, event: AppendEvent) -> None:
         """Say that it runs. Evidence only, so that a store that fails just now costs the attempt nothing."""
@@ -184,46 +223,66 @@ class Attempts:
         except StorageError:
             self._leases.failures += 1
 
-    def _failed(self, spec: WorkOrderSpec, inputs: str, code: str, message: str) -> ResultFacts:
-        bound = self._means.kernel.limits.text_bytes_max
-        return failed(spec, inputs, "deterministic_input", code, message, bound)
-
-    def _stopped(self, lease: Lease, duration_us: int) -> None:
-        receipt = self._means.issue(
-            "executor", ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us)
-        )
-        if not receipt.ok:
-            self._usage_only(lease, duration_us)
-
-    def _usage_only(self, lease: Lease, duration_us: int) -> None:
-        """The fence is gone and the time is spent all the same: facts outlive authority."""
-        with self._means.kernel.reader.look() as look:
-            order = look.order(lease.order)
-            attempt = look.get(lease.attempt)
-            if order is None or attempt is None:
-                return
-            spec = look.spec(order)
-        bound = self._means.kernel.limits.text_bytes_max
-        facts = failed(spec, attempt.input_set, "executor", "stopped_on_order", "stopped by its worker", bound)
-        facts = with_time(facts, lease.attempt, duration_us)
-        self._means.issue(
-            "executor", ReportResult(attempt=lease.attempt, fence=lease.fence, spec=spec.spec, facts=facts)
-        )
+    def _stopped(self, lease: Lease, task: Task, ended: Ended | None) -> None:
+        """Tell of an attempt that its own side stopped; None for one whose command never started."""
+        if ended is not None and not ended.tree_empty:
+            # Without the proof of its end nothing is given back: the lease ends by itself, and time is charged.
+            self._leases.failures += 1
+            return
+        duration_us = 0 if ended is None else ended.duration_us
+        note = lease.lost or ("" if ended is None or ended.reason == "stopped" else ended.reason)
+        command = ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us, note=note)
+        request = self._means.kernel.request("executor", command)
+        receipt = self._means.insist([request], self._patience_us(lease))[0]
+        if not receipt.ok and ended is not None:
+            # The fence is gone and the time is spent all the same: facts outlive authority.
+            message = f"stopped by its worker ({lease.lost or 'draining'})"
+            facts = self._failed(lease, task, "executor", "stopped_on_order", message, ended)
+            self._means.issue("executor", _report_of(lease, task, facts))
+        self._discard(lease)
 
     def _report(
-        self, lease: Lease, spec: WorkOrderSpec, facts: ResultFacts, started: AppendEvent | None = None
-    ) -> None:
-        command = ReportResult(attempt=lease.attempt, fence=lease.fence, spec=spec.spec, facts=facts)
-        verified = bool(spec.accept.verify) and facts.outcome == "succeeded"
-        receipt = self._finisher.report(command, started, verified=verified)
-        if receipt.ok:
-            self._finisher.finish(lease.attempt, kept=facts)
-        self._tidy(lease, receipt, facts)
+        self, lease: Lease, task: Task, facts: ResultFacts, started: AppendEvent | None
+    ) -> tuple[ReportResult, Reported]:
+        command = _report_of(lease, task, facts)
+        reported = self._tell(lease, task, command, started)
+        refusal = reported.receipt.refusal
+        if refusal is not None and refusal.code in UNKEEPABLE:
+            # What cannot be kept ends its attempt once, in words that can; doing the work again would end the same.
+            message = f"{refusal.code} at {refusal.field or '/'}: {refusal.message}"
+            bound = self._means.kernel.limits.text_bytes_max
+            least = failed(task.spec, task.inputs, "validation", "result_invalid", message, bound)
+            least = with_time(least, lease.attempt, facts.duration_us)
+            command = _report_of(lease, task, replace(least, exit_code=facts.exit_code, signal=facts.signal))
+            reported = self._tell(lease, task, command, None)
+        return command, reported
 
-    def _tidy(self, lease: Lease, receipt: Receipt, facts: ResultFacts) -> None:
+    def _tell(self, lease: Lease, task: Task, command: ReportResult, started: AppendEvent | None) -> Reported:
+        verified = bool(task.spec.accept.verify) and command.facts.outcome == "succeeded"
+        return self._finisher.report(command, started, verified=verified, until_tick_us=self._patience_us(lease))
+
+    def _patience_us(self, lease: Lease) -> int:
+        """Until when it is worth telling: what comes after the lease is refused, and still paid for."""
+        return lease.deadline_tick_us + self._means.kernel.limits.lease_us
+
+    def _settle(self, lease: Lease, command: ReportResult, reported: Reported) -> None:
         """Workspaces go after collection; a failed one stays for a person to look at, until the sweep."""
-        if facts.outcome == "succeeded" or not receipt.ok:
+        state = reported.state
+        if reported.receipt.ok and not state:
+            state = self._finisher.finish(lease.attempt, kept=command.facts)
+        if state == "applied" or not reported.receipt.ok:
+            self._discard(lease)
+
+    def _discard(self, lease: Lease) -> None:
+        """Remove the folders of an attempt. What the system does not remove now, a later sweep will."""
+        try:
             self._means.workspaces.discard(lease.attempt)
+        except StorageError:
+            self._leases.failures += 1
+
+
+def _report_of(lease: Lease, task: Task, facts: ResultFacts) -> ReportResult:
+    return ReportResult(attempt=lease.attempt, fence=lease.fence, spec=task.spec.spec, facts=facts)
 
 
 def with_time(facts: ResultFacts, attempt: str, duration_us: int) -> ResultFacts:

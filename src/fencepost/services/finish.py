@@ -7,6 +7,8 @@ bring it to its end.
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,15 +19,24 @@ from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import AttemptState
 from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import FencepostError, StorageError
+from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import STOP_GRACE_US, Ended, Job, Running
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
-from fencepost.services.means import Means, is_locked, try_lock
+from fencepost.services.means import Means, estimated_now_us, is_locked, try_lock
 from fencepost.services.results import log_ref
 
 PAGE = 32
 LOG_BYTES = 2**20
 HOUR_US = 3_600_000_000
+AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What became of a report. `state` is that of the order after its application, "" if there was none yet."""
+
+    receipt: Receipt
+    state: str
 
 
 class Finisher:
@@ -36,6 +47,7 @@ class Finisher:
         self._worker = worker
         self._running: dict[str, Running] = {}
         self._mine: set[str] = set()
+        self._again_at: dict[str, float] = {}  # attempt -> when a finish that the store broke off may be tried again
         self._lock = threading.Lock()
         self._draining = False
 
@@ -46,28 +58,52 @@ class Finisher:
             for running in self._running.values():
                 running.stop("stopped", STOP_GRACE_US)
 
-    def report(self, command: ReportResult, started: AppendEvent | None, *, verified: bool) -> Receipt:
-        """Report a result. Where no verifier has to speak, the application follows in the same group."""
+    def report(
+        self, command: ReportResult, started: AppendEvent | None, *, verified: bool, until_tick_us: int
+    ) -> Reported:
+        """Report a result. Where no verifier has to speak, the application follows in the same group.
+
+        While the store cannot be reached this goes on until `until_tick_us`. Raises StorageError.
+        """
         kernel = self._means.kernel
         requests = [kernel.request("executor", event) for event in (started, command) if event is not None]
         reported = len(requests) - 1
-        with self._lock:
-            self._mine.add(command.attempt)
         if not verified:
             requests.append(kernel.request("reducer", ApplyResult(attempt=command.attempt)))
-        return kernel.write_many(requests)[reported]
+        with self._lock:
+            self._mine.add(command.attempt)
+        try:
+            receipts = self._means.insist(requests, until_tick_us)
+        except BaseException:
+            self._forget(command.attempt)
+            raise
+        receipt = receipts[reported]
+        state = "" if verified else receipts[-1].result.get("state", "")
+        if state or not receipt.ok:
+            self._forget(command.attempt)
+        return Reported(receipt=receipt, state=state)
 
-    def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> bool:
-        """Bring one reported result to its application. Returns whether it got there."""
+    def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
+        """Bring one reported result to its application. Returns the state of its order then, "" if it got none."""
+        with self._lock:
+            self._mine.add(attempt)
+        try:
+            return self._finish(attempt, kept)
+        except StorageError:
+            with self._lock:
+                self._again_at[attempt] = time.monotonic() + AGAIN_S
+            raise
+        finally:
+            self._forget(attempt)
+
+    def _finish(self, attempt: str, kept: ResultFacts | None) -> str:
         with self._means.kernel.reader.look() as look:
             known = look.find(attempt, AttemptState)
             if known is None or known.state != "result_reported":
-                self._forget(attempt)
-                return known is not None and bool(known.application_seq)
+                return ""
             order = look.order(known.order)
-            if order is None or order.state != "result_pending":
-                self._forget(attempt)
-                return False
+            if order is None or order.state != "result_pending" or order.attempt != attempt:
+                return ""
             spec = look.spec(order)
             facts = kept if kept is not None else look.facts(known.result_seq)
             descriptor = look.body(known.descriptor_seq, AttemptDescriptor)
@@ -76,42 +112,66 @@ class Finisher:
         if spec.accept.verify and facts.outcome == "succeeded" and not known.verification_seq:
             command = self._verify(known, spec, facts, descriptor)
             if command is None:
-                return False
+                return ""
             self._means.issue("verifier", command)
-        receipt = self._means.issue("reducer", ApplyResult(attempt=attempt))
-        self._forget(attempt)
-        return receipt.ok
+        state: str = self._means.issue("reducer", ApplyResult(attempt=attempt)).result.get("state", "")
+        return state
 
     def _forget(self, attempt: str) -> None:
         with self._lock:
             self._mine.discard(attempt)
 
+    def check(self) -> None:
+        """Stop verifiers whose result nobody waits for any more, such as that of a cancelled order."""
+        with self._lock:
+            running = dict(self._running)
+        if not running:
+            return
+        with self._means.kernel.reader.look() as look:
+            states = look.many(list(running))
+        for attempt, run in running.items():
+            state = states.get(attempt)
+            if state is None or state.state != "result_reported":
+                run.stop("lease_lost", STOP_GRACE_US)
+
     def orphans(self, limit: int) -> list[str]:
-        """Reported results that nobody works on: those whose worker is gone."""
+        """Reported results that nobody works on: those whose worker is gone, or silent for longer than it may be."""
         with self._means.kernel.reader.look() as look:
             rows = look.due(FINISH, limit=PAGE)
+            if not rows:
+                return []
             orders = look.many([row.subject for row in rows])
             attempts = look.many([order.attempt for order in orders.values() if order.attempt])
+            now_us = estimated_now_us(look.clock(), self._means.reading())
         host = self._means.reading().source
         found = []
-        for attempt in attempts.values():
-            with self._lock:
-                mine = attempt.attempt in self._mine
-            own = attempt.worker == self._worker
-            if mine or attempt.host != host or (not own and is_locked(self._means.worker_lock(attempt.worker))):
+        for order in orders.values():
+            attempt = attempts.get(order.attempt)
+            if attempt is None or attempt.host != host or self._is_busy(attempt.attempt):
                 continue
-            found.append(attempt.attempt)
+            own = attempt.worker == self._worker
+            # A worker that is stopped keeps its lock. Its verifier has an end of its own all the same.
+            silent_us = now_us - order.moved_us - order.terms.attempt_time_us - self._means.kernel.limits.lease_us
+            if own or silent_us > 0 or not is_locked(self._means.worker_lock(attempt.worker)):
+                found.append(attempt.attempt)
         return found[:limit]
 
-    def adopt(self, attempt: str) -> bool:
+    def _is_busy(self, attempt: str) -> bool:
+        with self._lock:
+            return attempt in self._mine or self._again_at.get(attempt, 0.0) > time.monotonic()
+
+    def adopt(self, attempt: str) -> None:
         """Finish a result of a worker that is gone; two that try at once do not both run its verifier."""
         with try_lock(self._means.locks / f"{attempt}.finish.lock") as locked:
-            return self.finish(attempt) if locked else False
+            if locked and self.finish(attempt) == "applied":
+                self._means.workspaces.discard(attempt)
 
     def _verify(
         self, attempt: AttemptState, spec: WorkOrderSpec, facts: ResultFacts, descriptor: AttemptDescriptor
     ) -> RecordVerification | None:
         """Run the verifier; None when this worker drains and the verifier was stopped for that."""
+        if self._draining:
+            return None
         outputs = tuple(
             Output(path=ref.path, mode=_mode(ref.mode), digest=ref.digest, bytes=ref.bytes) for ref in facts.artifacts
         )
@@ -120,7 +180,7 @@ class Finisher:
         space = self._means.workspaces.find(attempt.attempt)
         try:
             tree = self._means.workspaces.prepare_verifier(space, inputs=inputs, outputs=outputs)
-        except StorageError:
+        except StorageFull:
             raise
         except FencepostError as error:
             return self._verdict(attempt, "error", message=error.message)
@@ -136,8 +196,6 @@ class Finisher:
         return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
 
     def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace, tree: Path) -> Ended:
-        for folder in (space.home, space.tmp, space.logs):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = self._means.environment(
             spec.environment,
             home=str(space.home),

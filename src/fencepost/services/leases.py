@@ -16,9 +16,7 @@ from fencepost.ports.errors import FencepostError
 from fencepost.ports.executor import STOP_GRACE_US, Running
 from fencepost.services.means import Means
 
-
-HOLDING = LIVE | {"result_reported"}
-"""Attempt states in which their worker still has something to do."""
+AGAIN_S = 0.5  # after a renewal that the store did not take
 
 
 @dataclass(kw_only=True)
@@ -41,6 +39,8 @@ class Lease:
             running.confirm(self.deadline_tick_us)
             if self.lost:
                 running.stop("lease_lost", STOP_GRACE_US)
+            elif self.stopping:
+                running.stop("stopped", STOP_GRACE_US)
 
     def confirm(self, deadline_tick_us: int) -> None:
         with self.lock:
@@ -70,8 +70,10 @@ class Leases:
         self._worker = worker
         self._live: dict[str, Lease] = {}
         self._lock = threading.Lock()
+        self._drain_us: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew_until_stopped, name="fencepost-renewal", daemon=True)
+        self._broken: Exception | None = None
         self.failures = 0
 
     def start(self) -> None:
@@ -79,11 +81,22 @@ class Leases:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def add(self, lease: Lease) -> None:
         with self._lock:
             self._live[lease.attempt] = lease
+            draining = self._drain_us
+        if draining is not None:
+            lease.drain(draining)
+
+    def drain(self, grace_us: int) -> None:
+        """Stop what runs under every lease, those included that are activated while this worker drains."""
+        with self._lock:
+            self._drain_us = grace_us
+        for lease in self.all():
+            lease.drain(grace_us)
 
     def remove(self, lease: Lease) -> None:
         with self._lock:
@@ -102,6 +115,7 @@ class Leases:
         held = tuple(Held(attempt=lease.attempt, fence=lease.fence) for lease in leases.values())
         receipt = self._means.issue("dispatcher", RenewLeases(worker=self._worker, attempts=held))
         if not receipt.ok:
+            self.failures += 1
             return 0
         deadline_tick_us = sent_tick_us + self._means.kernel.limits.lease_us
         for attempt in receipt.result["renewed"]:
@@ -111,7 +125,12 @@ class Leases:
         return len(receipt.result["renewed"])
 
     def check(self) -> None:
-        """Stop at once whatever the state no longer calls live, without waiting for the next renewal."""
+        """Stop at once whatever the state no longer calls live, without waiting for the next renewal.
+
+        Raises what ended the renewals, if a fault of this program did.
+        """
+        if self._broken is not None:
+            raise self._broken
         # The leases first, the state after: a lease is listed only once its activation is durable.
         leases = [lease for lease in self.all() if not lease.lost]
         if not leases:
@@ -119,15 +138,22 @@ class Leases:
         with self._means.kernel.reader.look() as look:
             states = look.many([lease.attempt for lease in leases])
         for lease in leases:
-            if states[lease.attempt].state not in HOLDING:
+            state = states.get(lease.attempt)
+            if state is None or state.state not in LIVE:
                 lease.lose("stale_fence")
 
     def _renew_until_stopped(self) -> None:
         interval_s = self._means.kernel.limits.renewal_us / 1_000_000
-        while not self._stop.wait(interval_s):
+        wait_s = interval_s
+        while not self._stop.wait(wait_s):
             try:
                 self.run_once()
+                wait_s = interval_s
             except FencepostError:
-                # Unknown is not lost: the keepers end their trees before the last confirmed end, and the next
-                # round asks again.
+                # Unknown is not lost: the keepers end their trees before the last confirmed end, and until then
+                # this asks again.
                 self.failures += 1
+                wait_s = min(AGAIN_S, interval_s)
+            except Exception as error:
+                self._broken = error
+                return

@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fencepost.core.commands import AnyCommand
+from fencepost.core.commands import AnyCommand, Request
 from fencepost.core.state import ClockState
 from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.clock import Reading
+from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch
 from fencepost.ports.executor import Executor
 from fencepost.ports.workspace import Workspaces
+
+INSIST_S = 0.25  # between tries to write what must not be lost
 
 
 class MakeEnvironment(Protocol):
@@ -65,6 +69,22 @@ class Means:
         """Write one command of one of the scope's services, under a fresh key."""
         return self.kernel.write(self.kernel.request(name, command))
 
+    def insist(self, requests: Sequence[Request], until_tick_us: int) -> list[Receipt]:
+        """Write commands whose loss would cost work, again and again while the store cannot be reached.
+
+        Their keys make every repetition find what an earlier try has written. Gives up at `until_tick_us`. Raises
+        StorageError.
+        """
+        while True:
+            try:
+                return self.kernel.write_many(requests)
+            except (StorageFull, StorageMismatch):
+                raise
+            except StorageError:
+                if self.reading().tick_us >= until_tick_us:
+                    raise
+            time.sleep(INSIST_S)
+
     def attempt_lock(self, attempt: str) -> Path:
         return self.locks / f"{attempt}.lock"
 
@@ -83,13 +103,16 @@ def estimated_now_us(clock: ClockState | None, reading: Reading) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the flock on `path`. A lock file that does not exist is held by nobody."""
+    """Whether somebody holds the flock on `path`. A lock file that does not exist is held by nobody.
+
+    Looks through a shared lock, so that those who look do not see each other.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     else:
@@ -98,16 +121,59 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
+def take_lock(path: Path, *, wait: bool) -> int | None:
+    """The flock on the file that stands at `path`, as a descriptor; None if another has it and `wait` is false.
+
+    Lock files are removed by their holder and by sweeps, so that what was locked may not stand there any more: then
+    it is made anew. Raises OSError.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _stands_at(path, descriptor):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _stands_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Hold the flock on `path` for the block, or yield False at once when somebody else does."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold the flock on `path` for the block and remove its file then, or yield False when somebody else has it."""
+    descriptor = take_lock(path, wait=False)
+    if descriptor is None:
+        yield False
+        return
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
         yield True
     finally:
+        path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def remove_if_free(path: Path) -> bool:
+    """Remove a lock file that nobody holds; return whether it went."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -46,15 +46,16 @@ class Recoverer:
         return done
 
     def _end(self, attempt: AttemptState, reading: Reading, now_us: int) -> bool:
-        if attempt.worker != self._worker and self._prove_gone(attempt, reading):
-            return True
         deadline_us = attempt.activation_deadline_us if attempt.state == "reserved" else attempt.lease_us
-        if deadline_us > now_us:
+        is_over = deadline_us <= now_us
+        if attempt.worker != self._worker and self._prove_gone(attempt, reading, is_over=is_over):
+            return True
+        if not is_over:
             return False
         command = ExpireAttempt(attempt=attempt.attempt, expected=attempt.version)
         return self._means.issue("dispatcher", command).ok
 
-    def _prove_gone(self, attempt: AttemptState, reading: Reading) -> bool:
+    def _prove_gone(self, attempt: AttemptState, reading: Reading, *, is_over: bool) -> bool:
         """Whether the holder was proved gone, on evidence that only its own host can give."""
         if attempt.host != reading.source:
             return False
@@ -62,7 +63,11 @@ class Recoverer:
         if same_boot and is_locked(self._means.worker_lock(attempt.worker)):
             return False
         lock = str(self._means.attempt_lock(attempt.attempt))
-        proof = self._means.executor.holder_proof(lock, attempt.attempt, attempt.boot_id, same_host=True)
+        executor = self._means.executor
+        proof = executor.holder_proof(lock, attempt.attempt, attempt.boot_id, same_host=True)
+        if not proof.gone and is_over:
+            # Its keeper would have stopped the tree by now: whoever supervised it is gone as well.
+            proof = executor.end_holder(lock, attempt.attempt, attempt.boot_id, same_host=True)
         if not proof.gone:
             self.suspects += 1
             return False

@@ -11,6 +11,7 @@ from fencepost.core.planfile.patterns import Pattern, compile_pattern
 from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
 from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, Usage
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
+from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import Ended
 from fencepost.ports.workspace import Output, OutputProblem, Workspace
 from fencepost.services.means import Means
@@ -49,22 +50,28 @@ def artifact_refs(outputs: Sequence[Output]) -> tuple[ArtifactRef, ...]:
 
 
 def time_used(attempt: str, duration_us: int) -> tuple[Usage, ...]:
-    """The supervisor's own receipt: what it measured. Everything else a command spends passes the kernel."""
-    if duration_us <= 0:
-        return ()
-    return (Usage(receipt=f"{attempt}:time", provider="kernel", amounts={"time_us": duration_us}),)
+    """The supervisor's own receipt: what it measured. Everything else a command spends passes the kernel.
+
+    None is a receipt too: it ends a hold that waits for one.
+    """
+    return (Usage(receipt=f"{attempt}:time", provider="kernel", amounts={"time_us": max(duration_us, 0)}),)
 
 
 def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output]) -> tuple[ValidationReceipt, ...]:
     """Check every output that a schema is asked for; a schema that no output falls under has not passed."""
     receipts = []
     for text, digest in sorted(accept.schemas.items()):
-        schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)
         chosen = [output for output in outputs if pattern(text).matches(output.path)]
         problems: list[str] = [] if chosen else [f"no output matches {text}"]
-        for output in chosen:
-            document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
-            problems += [f"{output.path}: {problem}" for problem in means.schema_problems(document, schema)]
+        try:
+            schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)
+            for output in chosen:
+                document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
+                problems += [f"{output.path}: {problem}" for problem in means.schema_problems(document, schema)]
+        except StorageError:
+            raise
+        except FencepostError as error:
+            problems.append(f"{text}: {error.message}")
         message = "; ".join(problems[:PROBLEMS_SHOWN_MAX])
         receipts.append(
             ValidationReceipt(

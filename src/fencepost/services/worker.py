@@ -7,7 +7,6 @@ renewals have another. Nothing depends on a worker ending well: what it leaves i
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -19,19 +18,21 @@ import msgspec
 
 from fencepost.core.commands import EnrolWorker, ReserveNext
 from fencepost.core.ids import IdSource
-from fencepost.core.index import CLAIM, DEADLINE, LEASE, RESERVATION, RETRY, UNSETTLED
+from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
+from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
-from fencepost.ports.errors import FencepostError, StorageError, StorageFull
+from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch
 from fencepost.services.attempt import Attempts
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
-from fencepost.services.means import Means, estimated_now_us
+from fencepost.services.means import Means, estimated_now_us, take_lock
 from fencepost.services.recover import Recoverer
 from fencepost.services.upkeep import Upkeep
 
 LOOK_S = 0.1  # between looks at everything but the queue, while there is traffic
 IDLE_S = 1.0  # the longest sleep: a lost wake-up costs this much, and an idle worker looks this often
-SUSPECT_S = 0.1  # while a holder that seems gone is not yet proved to be
+FOREVER_S = 3_600.0
+SWEEP_S = 600.0  # between looks for folders and locks that nobody needs any more
 RETRY_S = 0.5  # after the store failed
 DRAIN_GRACE_US = 5_000_000
 EXECUTORS = ("command/1",)
@@ -53,8 +54,9 @@ class Worker:
     """Serves one scope, or one plan of it, with up to `jobs` attempts at once."""
 
     def __init__(self, means: Means, *, jobs: int, plan: str | None = None) -> None:
-        if jobs < 1:
-            raise ValueError("a worker needs at least one slot")
+        most = means.kernel.limits.renewal_attempts_max
+        if not 1 <= jobs <= most:
+            raise ValueError(f"a worker has 1 to {most} slots, not {jobs}")
         self._means = means
         self._jobs = jobs
         self._plan = plan
@@ -71,6 +73,8 @@ class Worker:
         self._lock_descriptor = -1
         self._thread = threading.Thread(target=self._serve, name="fencepost-worker", daemon=True)
         self._look_at = 0.0
+        self._sweep_at = 0.0
+        self._fruitless = 0  # looks in a row that moved nothing
         self._looked_token = -1
         self._claimed = 0
         self._failures = 0
@@ -79,9 +83,10 @@ class Worker:
 
     def start(self) -> None:
         """Take the name, enrol, and begin to serve. Raises StorageError or Refused."""
-        path = self._means.worker_lock(self.worker)
-        self._lock_descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX)
+        taken = take_lock(self._means.worker_lock(self.worker), wait=True)
+        if taken is None:
+            raise RuntimeError("a lock that was waited for was not taken")
+        self._lock_descriptor = taken
         reading = self._means.reading()
         receipt = self._means.issue(
             "human",
@@ -102,8 +107,7 @@ class Worker:
         """Claim nothing more and begin to drain: running attempts are stopped cleanly and cost no attempt."""
         self._stop.set()
         self._finisher.drain()
-        for lease in self._leases.all():
-            lease.drain(DRAIN_GRACE_US)
+        self._leases.drain(DRAIN_GRACE_US)
         self._means.kernel.wakeups.notify()
 
     def stop(self) -> None:
@@ -115,25 +119,25 @@ class Worker:
                 thread.join()
             self._leases.stop()
         if self._lock_descriptor >= 0:
+            self._means.worker_lock(self.worker).unlink(missing_ok=True)
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1
-            self._means.worker_lock(self.worker).unlink(missing_ok=True)
 
     def is_idle(self) -> bool:
-        """Whether no slot is taken and nothing of the scope (or plan) that this worker could move is due."""
+        """Whether no slot is taken and nothing of the scope (or plan) is left that this worker could move.
+
+        Backoffs, leases, reservations and unsettled holds that are not due yet are waiting, not an end.
+        """
         if self._threads():
             return False
-        reading = self._means.reading()
         with self._means.kernel.reader.look() as look:
-            if look.due(CLAIM, limit=1, group=self._plan):
+            if look.due(CLAIM, limit=1, group=self._plan) or look.due(DEADLINE, now_us=self._now_us(look), limit=1):
                 return False
-            now_us = estimated_now_us(look.clock(), reading)
-            timed = (RETRY, RESERVATION, LEASE, UNSETTLED, DEADLINE)
-            return not any(look.due(stage, now_us=now_us, limit=1) for stage in timed) and not self._waits(look)
+            waiting = (RETRY, RESERVATION, LEASE, UNSETTLED, FINISH, TELL, REVISE)
+            return all(look.next_due(stage) is None for stage in waiting)
 
-    def _waits(self, look: Any) -> bool:
-        """Backoffs, leases and reservations that are not due yet are waiting, not an end."""
-        return any(look.next_due(stage) is not None for stage in (RETRY, RESERVATION, LEASE))
+    def _now_us(self, look: Look) -> int:
+        return estimated_now_us(look.clock(), self._means.reading())
 
     def status(self) -> Status:
         with self._guard:
@@ -153,7 +157,6 @@ class Worker:
             return list(self._slots)
 
     def _serve(self) -> None:
-        self._safely(self._upkeep.sweep_workspaces)
         while not self._stop.is_set():
             ticket = self._means.kernel.wakeups.ticket()
             token = self._means.kernel.reader.change_token()
@@ -161,69 +164,82 @@ class Worker:
             if moved is None:
                 self._stop.wait(RETRY_S)
             elif not moved:
-                self._sleep(ticket, token)
+                self._safely(partial(self._sleep, ticket, token))
 
     def _round(self, token: int) -> int:
         """Claim, and look after everything else at most every `LOOK_S`; returns how much was moved."""
         moved = self._claim()
-        if time.monotonic() < self._look_at:
+        now = time.monotonic()
+        if now < self._look_at:
             return moved
         self._leases.check()
+        self._finisher.check()
         looked = self._recoverer.run_once() + self._upkeep.run_once() + self._adopt()
+        self._fruitless = 0 if looked else self._fruitless + 1
         self._look_at = 0.0 if looked else time.monotonic() + LOOK_S
         self._looked_token = token
+        if now >= self._sweep_at and not moved and not looked:
+            self._sweep_at = now + SWEEP_S
+            self._upkeep.sweep()
         return moved + looked
 
     def _safely(self, step: Callable[[], int]) -> int | None:
         """Run a step; None after a failure of the store, which passes or is fatal."""
         try:
             return step()
-        except StorageFull as error:
-            self._note(error)
-            self.fatal = error
-            return None
-        except StorageError as error:
-            self._note(error)
-            return None
-        except FencepostError as error:
-            self._note(error)
-            self.fatal = error
-            self._stop.set()
-            return None
         except Exception as error:
-            # A fault of this program, or a history that cannot be: nobody may wait for a worker that is gone.
-            self.fatal = _as_fatal(error)
-            self._note(self.fatal)
-            self._stop.set()
+            self._take(error)
             return None
 
-    def _note(self, error: FencepostError) -> None:
-        self._failures += 1
-        self._last_error = f"{error.code}: {error.message}"
+    def _take(self, error: Exception) -> None:
+        """A store that fails may pass. A full one, and a fault of this program, end the worker: it drains."""
+        if not isinstance(error, FencepostError):
+            # A history that cannot be, or a fault of this program: nobody may wait for a worker that is gone.
+            error = _as_fatal(error)
+        with self._guard:
+            self._failures += 1
+            self._last_error = f"{error.code}: {error.message}"
+            passes = isinstance(error, StorageError) and not isinstance(error, StorageFull | StorageMismatch)
+            if passes:
+                return
+            if self.fatal is None:
+                self.fatal = error
+        self.request_stop()
 
-    def _sleep(self, ticket: int, token: int) -> None:
+    def _sleep(self, ticket: int, token: int) -> int:
         """Sleep until a hint, a due time, or the safety look finds that somebody has written."""
         reader = self._means.kernel.reader
+        until = time.monotonic() + self._until_due_s()
         while not self._stop.is_set():
-            wait_s = SUSPECT_S if self._recoverer.suspects else self._until_due_s()
+            now = time.monotonic()
+            wait_s = min(until - now, IDLE_S)
             if self._looked_token != token:
                 # Somebody wrote since the last look at everything: the next one is not far.
-                wait_s = min(wait_s, max(self._look_at - time.monotonic(), 0.0) + 0.001)
-            if self._means.kernel.wakeups.wait(ticket, min(wait_s, IDLE_S)):
-                return
-            if wait_s <= IDLE_S or reader.change_token() != token:
-                return
+                wait_s = min(wait_s, max(self._look_at - now, 0.0) + 0.001)
+            if self._means.kernel.wakeups.wait(ticket, max(wait_s, 0.0)):
+                break
+            if time.monotonic() >= until or self._looked_token != token or reader.change_token() != token:
+                break
+        return 0
 
     def _until_due_s(self) -> float:
-        reading = self._means.reading()
+        if self._recoverer.suspects or self._upkeep.unfinished:
+            return LOOK_S
         with self._means.kernel.reader.look() as look:
-            now_us = estimated_now_us(look.clock(), reading)
             stages = (RESERVATION, LEASE, RETRY, UNSETTLED, DEADLINE)
-            times = [due for stage in stages if (due := look.next_due(stage)) is not None]
+            times = {stage: due for stage in stages if (due := look.next_due(stage)) is not None}
+            now_us = self._now_us(look)
+            # The death of somebody who holds something is written down by nobody: it has to be looked for.
+            watched = RESERVATION in times or LEASE in times or look.next_due(FINISH) is not None
+        longest_s = IDLE_S if watched else FOREVER_S
         if not times:
-            return IDLE_S * 60
+            return longest_s
+        left_s = min((min(times.values()) - now_us) / 1_000_000, longest_s)
+        if left_s <= 0:
+            # Overdue, and the last looks did not move it (a clock that waits for a person, say).
+            left_s = min(LOOK_S * 2 ** min(self._fruitless, 10), IDLE_S)
         # A little behind the deadline, so that the reading's uncertainty is covered.
-        return max(min(times) - now_us, 0) / 1_000_000 + 0.01
+        return left_s + 0.01
 
     def _free(self) -> int:
         with self._guard:
@@ -268,18 +284,9 @@ class Worker:
     def _in_slot(self, target: Callable[[Any], object], argument: object) -> None:
         try:
             target(argument)
-        except StorageError as error:
-            # The lease is not renewed by this attempt any more; whoever looks next finds what it left.
-            self._note(error)
-            if isinstance(error, StorageFull):
-                self.fatal = error
-        except FencepostError as error:
-            self._note(error)
-            self.fatal = error
         except Exception as error:
-            # A fault of this program: the worker ends, and says so; the attempt is recovered like a lost one.
-            self.fatal = _as_fatal(error)
-            self._note(self.fatal)
+            # The attempt's lease is not renewed any more: whoever looks next finds what it left.
+            self._take(error)
         finally:
             with self._guard:
                 self._slots.pop(threading.current_thread(), None)

@@ -400,8 +400,8 @@ def test_case_17_what_may_not_run_hides_nothing_behind_it() -> None:
     world.submit(
         *(draft(f"y{n}", attempt_time_us=9 * SECOND) for n in range(40)), name="poor", ceilings={"time_us": 9 * SECOND}
     )
-    world.submit(draft("runs"))
     world.advance(SECOND)
+    world.submit(draft("runs"))
     poor = world.ok(c.ReserveNext(worker=world.worker(), count=1))["reservations"]
     assert [made["task"] for made in poor] == ["y0"]
     made = world.ok(c.ReserveNext(worker=world.worker(), count=1))["reservations"]

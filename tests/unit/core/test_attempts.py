@@ -38,7 +38,7 @@ def test_w2_a_reservation_allocates_everything_and_grants_nothing() -> None:
     assert made["fence"] == 1 and made["version"] == world.live.values[made["attempt"]].version
     reserved = attempt(world)
     assert reserved.lease_us == 0 and reserved.descriptor_seq == 0, "no lease, no descriptor"
-    assert world.refused(world.event(reserved)) == "spec_mismatch"
+    assert world.refused(world.event(reserved)) == "rejected_stale"
     assert world.refused(world.result(reserved)) != ""
     assert world.order("a").account.held == body.amounts
 
@@ -352,7 +352,7 @@ def test_case_09_an_operators_retry_a_week_later_is_a_new_order_with_its_own_cou
     world.restart(7 * 86_400 * SECOND)
     told = world.ok(c.RetryOrder(order=old.order, with_dependents=True))
     new = world.order("a")
-    assert told["order"] == new.order and [made["replaces"] for made in told["replacements"]][0] == old.order
+    assert told["order"] == new.order and next(made["replaces"] for made in told["replacements"]) == old.order
     assert (new.state, new.failures, new.account.charged, new.lineage) == ("ready", 0, {}, old.lineage)
     assert world.live.values[old.order].state == "failed" and world.live.values[old.order].replaced_by == new.order
     assert new.contract == old.contract and new.spec != old.spec

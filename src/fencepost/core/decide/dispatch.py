@@ -302,4 +302,5 @@ def late_event(batch: Batch, attempt: AttemptState, command: AppendEvent) -> Dec
 
 def remembers_more(batch: Batch, attempt: AttemptState, what: str, digest: str) -> bool:
     """Whether this late fact is new and within the bound; repeats are counted by nobody and kept once."""
-    return (what, digest) not in attempt.late and len(attempt.late) < batch.given.limits.late_records_per_attempt
+    known = {(kind, kept) for kind, kept, _ in attempt.late}
+    return (what, digest) not in known and len(attempt.late) < batch.given.limits.late_records_per_attempt

@@ -18,7 +18,7 @@ from fencepost.core.evolve import Edge
 from fencepost.core.machines import ATTEMPT, ENDED
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
-from fencepost.core.records.attempt import AttemptMoved, ResultFacts, VerificationReceipt
+from fencepost.core.records.attempt import AttemptMoved, LateRecord, ResultFacts, VerificationReceipt
 from fencepost.core.records.budget import HoldAdjusted, HoldReleased, HoldSettled, HoldUnsettled
 from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import DependencyObserved, DependentsTold, WorkOrderMoved
@@ -245,6 +245,16 @@ def settle_late(batch: Batch, attempt: AttemptState, usages: Sequence[Usage]) ->
     batch.emit(attempt.hold, HoldAdjusted(charged=amounts, receipts=receipts))
 
 
+def late_usages(batch: Batch, attempt: AttemptState) -> list[Usage]:
+    """Receipts of results that came after the lease had lapsed and before anybody ended it: not booked yet."""
+    usages: list[Usage] = []
+    for what, _, seq in attempt.late:
+        late = batch.body(seq, LateRecord) if what == "result" else None
+        if late is not None and late.facts is not None and late.fence == attempt.fence:
+            usages.extend(late.facts.usage)
+    return usages
+
+
 def unsettle(batch: Batch, attempt: AttemptState) -> None:
     """A cancelled attempt's end is not proved yet: its time stays held until its holder says, or a deadline.
 
@@ -254,6 +264,7 @@ def unsettle(batch: Batch, attempt: AttemptState) -> None:
     freed = tuple(sorted(dimension for dimension in hold.held if dimension != TIME))
     settle_by_us = attempt.lease_us + batch.given.limits.lease_us
     batch.emit(attempt.hold, HoldUnsettled(dimensions=(TIME,), freed=freed, settle_by_us=settle_by_us))
+    settle_late(batch, attempt, late_usages(batch, attempt))
 
 
 def plan_refusal(batch: Batch, order: OrderState) -> Refusal | None:

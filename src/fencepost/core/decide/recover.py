@@ -79,8 +79,12 @@ def _end_unreported(
     """End an activated attempt that will not report: charge its time, free the rest, let the order go on."""
     ending.move_attempt(batch, attempt, "lease_expired", "cancelled_no_effect", reason=reason, evidence=evidence)
     hold = ending.hold_of(batch, attempt)
-    time_us = min(max(until_us - attempt.activated_us, 0), hold.held.get("time_us", 0))
-    batch.emit(attempt.hold, HoldSettled(charged={"time_us": time_us} if time_us else {}, basis=basis))
+    time_us = min(max(until_us - attempt.activated_us, 0), hold.held.get(ending.TIME, 0))
+    amounts, receipts, conservative = ending.used(ending.late_usages(batch, attempt), hold)
+    time_us = max(time_us, amounts.pop(ending.TIME, 0))
+    if time_us:
+        amounts[ending.TIME] = time_us
+    batch.emit(attempt.hold, HoldSettled(charged=amounts, basis=basis, receipts=receipts, flagged=conservative))
     ending.lose(batch, attempt.order, reason, attempt.attempt)
 
 

@@ -156,10 +156,9 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
 
 def late_record(edit: Edit, body: attempt.LateRecord) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
-    entry = (body.what, body.digest)
-    if entry in known.late:
+    if any((what, digest) == (body.what, body.digest) for what, digest, _ in known.late):
         raise CorruptHistory(f"record {edit.fact.seq}: this late {body.what} is kept already")
-    edit.change(known.attempt, known, late=(*known.late, entry))
+    edit.change(known.attempt, known, late=(*known.late, (body.what, body.digest, edit.fact.seq)))
 
 
 def verification_receipt(edit: Edit, body: attempt.VerificationReceipt) -> None:

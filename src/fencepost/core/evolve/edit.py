@@ -59,10 +59,11 @@ V = TypeVar("V", bound=Value)
 class Edit:
     """Collects one record's changes and hands them to the fold at once. A subject is created only at version 1."""
 
-    __slots__ = ("_edges", "_fold", "_touched", "fact")
+    __slots__ = ("_edges", "_fold", "_look_up", "_touched", "fact")
 
     def __init__(self, fold: Fold, fact: Fact) -> None:
         self._fold = fold
+        self._look_up = fold.get
         self._touched: dict[str, Value] = {}
         self._edges: list[Edge] = []
         self.fact = fact
@@ -100,7 +101,7 @@ class Edit:
 
     def find(self, subject: str) -> Any | None:
         value = self._touched.get(subject)
-        return value if value is not None else self._fold.get(subject)
+        return value if value is not None else self._look_up(subject)
 
     def need(self, subject: str, kind: type[V]) -> V:
         value = self.find(subject)
@@ -131,8 +132,9 @@ class Edit:
             raise CorruptHistory(
                 f"record {self.fact.seq}: {self.fact.subject} is at version {found}, not {self.fact.subject_version}"
             )
+        put = self._fold.put
         for subject, value in self._touched.items():
-            self._fold.put(subject, value)
+            put(subject, value)
         for edge in self._edges:
             self._fold.add_edge(edge)
 
@@ -190,7 +192,8 @@ def require_verdict(edit: Edit, order: OrderState, verdict: Verdict) -> None:
 
 def _require_reason(edit: Edit, machine: Machine, target: str, reason: str) -> None:
     known = machine.reasons.get(target)
-    edit.require(known is None or reason in known, f"{machine.name}: {target} cannot show the reason {reason!r}")
+    if known is not None and reason not in known:
+        raise edit.corrupt(f"{machine.name}: {target} cannot show the reason {reason!r}")
 
 
 def _fails_after_effect(order: OrderState, target: str) -> bool:
@@ -231,14 +234,14 @@ def book(
             raise CorruptHistory(f"record {edit.fact.seq}: account {subject} is missing")
         account: Account = value.account
         held, charged = account.held, account.charged
-        what = f"account {subject}"
         if hold:
-            edit.require(not shortfall(account, hold), f"{what}: the hold passes its ceiling")
+            if shortfall(account, hold):
+                raise edit.corrupt(f"account {subject}: the hold passes its ceiling")
             held = plus(held, hold)
         if free:
-            held = edit.less(held, free, what)
+            held = edit.less(held, free, subject)
         if charge:
             charged = plus(charged, charge)
         if credit:
-            charged = edit.less(charged, credit, what)
+            charged = edit.less(charged, credit, subject)
         edit.change(subject, value, account=Account(account.ceiling, held, charged))

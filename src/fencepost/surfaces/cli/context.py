@@ -84,18 +84,13 @@ def opened(options: Globals, *, start: Path | None = None, create: bool = False,
 
 def home_of(config: Config, start: Path) -> Path | None:
     """The home that a configuration means from `start` upwards, None where there is none."""
-    if config.store is not None and not config.store.startswith("sqlite:"):
-        raise CommandError(
-            "unsupported_feature",
-            f"stores of the kind {config.store.split(':', 1)[0]!r} are not built yet",
-            next_step="leave --store out: the home's own SQLite store is used",
-        )
     return Path(config.home).absolute() if config.home is not None else find_home(start)
 
 
 @contextmanager
 def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator[App]:
     """One home, open for the block; see `opened`."""
+    _require_own_store(home, config)
     app = App(home, scope=config.scope, environment=os.environ)
     try:
         if not create:
@@ -104,6 +99,19 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
         yield app
     finally:
         app.close()
+
+
+def _require_own_store(home: Path, config: Config) -> None:
+    """A store URL may name the home's own store and nothing else yet."""
+    if config.store is None:
+        return
+    kind, _, path = config.store.partition(":")
+    if kind != "sqlite" or Path(path.removeprefix("//")).absolute() != home.absolute() / "store.db":
+        raise CommandError(
+            "unsupported_feature",
+            f"a store other than the home's own is not built yet ({config.store})",
+            next_step="leave --store out; --home names another home",
+        )
 
 
 def _require_scope(app: App) -> None:

@@ -53,6 +53,9 @@ LATER: Final[dict[str, frozenset[str]]] = {
 }
 """Commands that a later version brings: a whole noun where no verb is named, else these verbs of it."""
 
+STDIN: Final = "/dev/stdin"
+"""What `-` stands for: the parser of options takes a lone hyphen for one."""
+
 VALUED: Final = ("--store", "--home", "--scope")
 FLAGS: Final = ("--json",)
 DEBUG: Final = "FENCEPOST_DEBUG"
@@ -151,7 +154,7 @@ def _reordered(arguments: Sequence[str]) -> list[str]:
             break
         else:
             head.append(rest.pop(0))
-    return head + lifted + rest
+    return [STDIN if token == "-" else token for token in head + lifted + rest]
 
 
 def help_text() -> str:

@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from fencepost.surfaces.cli.graph_model import Graph, Node
 from fencepost.surfaces.cli.words import COLUMNS, one_line, wrapped
 
+_TIE = "\u00a0"  # holds a number and its state together while lines are broken
 _KINDS = {"required": "", "optional": "end of ", "alternative": "any of "}
 
 
 def graph_lines(graph: Graph) -> list[str]:
-    counts = ", ".join(f"{number} {state}" for state, number in graph.counts().items())
+    counts = ", ".join(f"{number}{_TIE}{state}" for state, number in graph.counts().items())
     number = len(graph.nodes)
-    lines = wrapped(f"plan {graph.name}: {number} order{'' if number == 1 else 's'}: {counts or 'none'}", after="  ")
+    heading = f"plan {graph.name}: {number} order{'' if number == 1 else 's'}: {counts or 'none'}"
+    lines = [line.replace(_TIE, " ") for line in wrapped(heading, after="  ")]
     width = max((len(node.state) for node in graph.nodes), default=0)
     names = {node.order: node.name for node in graph.nodes}
     steps = len(str(len(graph.layers)))

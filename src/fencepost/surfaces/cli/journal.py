@@ -17,7 +17,7 @@ from fencepost.ports.errors import IntegrityError
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, say
 from fencepost.surfaces.cli.record_line import RecordLines
 from fencepost.surfaces.cli.watch import until
-from fencepost.surfaces.cli.whole_file import whole_file
+from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
 
 app = App(name="journal", help="Verify, replay, read and export the record.")
 
@@ -147,21 +147,21 @@ class _Tail:
 
 @app.command(name="export")
 def export(
-    file: Annotated[Path | None, Parameter(help="First value: stdout.")] = None, /, *, options: Globals = NO_GLOBALS
+    file: Annotated[str | None, Parameter(help="First value: stdout.")] = None, /, *, options: Globals = NO_GLOBALS
 ) -> None:
     """Write every record's exact bytes, one a line, each verified first. A file is there whole or not at all.
 
     Each record holds the digest of the one before it, so that the file proves itself against the digest of its head.
     """
     with opened(options) as home:
-        if file is None or str(file) == "-":
+        if file is None or file in STDOUT:
             _export(home, sys.stdout.buffer)
             sys.stdout.flush()
             return
-        with whole_file(file) as target:
+        with whole_file(Path(file)) as target:
             link = _export(home, target)
             size = target.tell()
-    document = {"file": str(file), "sequence": link.seq, "digest": link.digest, "bytes": size}
+    document = {"file": file, "sequence": link.seq, "digest": link.digest, "bytes": size}
     emit(options, document, lambda out: print(f"wrote {file}: {link.seq} records\n{link.digest}", file=out))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from cyclopts import App, Parameter
 
@@ -29,7 +30,10 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 
-NOTE_CHARACTERS_MAX = 4_096
+if TYPE_CHECKING:
+    from fencepost.surfaces.cli.graph_model import Graph
+
+NOTE_BYTES_MAX = 4_096
 PAGE_MAX = 10_000
 
 app = App(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
@@ -140,12 +144,6 @@ def _tell(look: Look, order: OrderState, options: Globals, width: int) -> None:
         emit_line(changes.change_document(look, order))
     else:
         print(changes.change_line(order, width=width))
-    _flush()
-
-
-def _flush() -> None:
-    import sys
-
     sys.stdout.flush()
 
 
@@ -182,7 +180,7 @@ def files(
     name: Name,
     /,
     *,
-    to: Annotated[Path | None, Parameter(help="Folder to write verified copies into.")] = None,
+    to: Annotated[str | None, Parameter(help="Folder to write verified copies into.")] = None,
     attempt: Annotated[int | None, Parameter(help="What this attempt left, applied or not.")] = None,
     options: Globals = NO_GLOBALS,
 ) -> None:
@@ -193,7 +191,7 @@ def files(
         with home.kernel.reader.look() as look:
             document, references = files_of(look, find_order(look, name), attempt)
         if to is not None:
-            document["written"] = copy_files(home.artifacts, references, to)
+            document["written"] = copy_files(home.artifacts, references, Path(to))
         emit(options, document, lambda out: files_text(document, out))
 
 
@@ -201,7 +199,7 @@ def files(
 def graph(
     *,
     plan: Plan = None,
-    svg: Annotated[Path | None, Parameter(help="Write an SVG file; - for stdout.")] = None,
+    svg: Annotated[str | None, Parameter(help="Write an SVG file; - for stdout.")] = None,
     options: Globals = NO_GLOBALS,
 ) -> None:
     """Draw a plan: steps, states and needs, as text or as SVG."""
@@ -210,9 +208,7 @@ def graph(
 
     with opened(options) as home, home.kernel.reader.look() as look:
         drawn = read_graph(look, find_plan(look, plan) if plan is not None else current_plan(look))
-    if svg is not None:
-        _write_svg(svg, drawn)
-    if svg is not None and str(svg) == "-":
+    if svg is not None and _write_svg(svg, drawn):
         return
     document = {
         "plan": drawn.plan,
@@ -230,7 +226,7 @@ def graph(
             }
             for node in drawn.nodes
         ],
-        "svg": None if svg is None else str(svg),
+        "svg": svg,
     }
 
     def human(out: TextIO) -> None:
@@ -239,19 +235,19 @@ def graph(
     emit(options, document, human)
 
 
-def _write_svg(path: Path, drawn: Any) -> None:
-    import sys
-
+def _write_svg(path: str, drawn: Graph) -> bool:
+    """Write the drawing; True when it went to stdout, so that nothing else may."""
     from fencepost.surfaces.cli.graph_svg import graph_svg
-    from fencepost.surfaces.cli.whole_file import whole_file
+    from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
 
     data = graph_svg(drawn).encode()
-    if str(path) == "-":
+    if path in STDOUT:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-        return
-    with whole_file(path) as file:
+        return True
+    with whole_file(Path(path)) as file:
         file.write(data)
+    return False
 
 
 @app.command(name="cancel")
@@ -264,8 +260,8 @@ def cancel(
     options: Globals = NO_GLOBALS,
 ) -> None:
     """Cancel an order in any state that is not an end. Orders that need it end as their groups say."""
-    if len(note.encode("utf-8", "replace")) > NOTE_CHARACTERS_MAX:
-        raise CommandError("too_large", f"the note passes {NOTE_CHARACTERS_MAX} bytes", next_step="shorten it")
+    if len(note.encode("utf-8", "replace")) > NOTE_BYTES_MAX:
+        raise CommandError("too_large", f"the note passes {NOTE_BYTES_MAX} bytes", next_step="shorten it")
     with opened(options) as home:
         with home.kernel.reader.look() as look:
             order = find_order(look, name)

@@ -68,9 +68,7 @@ def copy_files(store: ArtifactStore, references: Sequence[ArtifactRef], to: Path
         try:
             store.copy_to(ref.digest, target, ref.mode & 0o777)
         except FileExistsError as error:
-            raise CommandError(
-                "usage", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again"
-            ) from error
+            raise CommandError("usage", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again") from error
     return [ref.path for ref, _ in missing]
 
 

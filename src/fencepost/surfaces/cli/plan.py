@@ -47,7 +47,7 @@ Named = Annotated[
 
 
 @app.command(name="check")
-def check_plan(plan: File, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> int:
+def check_plan(plan: File, /, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> int:
     """Check a plan file against its source tree: every problem at once. Writes nothing."""
     found = check_report(read_source(plan, repo))
     if options.json or found["ok"]:
@@ -60,6 +60,7 @@ def check_plan(plan: File, *, repo: Repo = None, options: Globals = NO_GLOBALS) 
 @app.command
 def submit(
     plan: File,
+    /,
     *,
     again: Annotated[bool, Parameter(help="Submit a finished plan anew.", negative="")] = False,
     new: Annotated[bool, Parameter(help="Submit beside an open plan of other content.", negative="")] = False,
@@ -100,7 +101,7 @@ def submit(
 
 
 @app.command
-def show(name: Named = None, *, options: Globals = NO_GLOBALS) -> None:
+def show(name: Named = None, /, *, options: Globals = NO_GLOBALS) -> None:
     """Show a plan with its budget and its orders."""
     with opened(options) as opened_app, opened_app.kernel.reader.look() as look:
         plan = current_plan(look) if name is None else find_plan(look, name)
@@ -177,6 +178,7 @@ def list_plans(
 @app.command
 def cancel(
     name: Named = None,
+    /,
     *,
     note: Annotated[str, Parameter(help="Why, for the record.")] = "",
     command_key: CommandKey = None,
@@ -199,7 +201,7 @@ def cancel(
 
 
 @app.command
-def diff(plan: File, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> int:
+def diff(plan: File, /, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> int:
     """Compare a plan file with the plan of its name: what was added, removed or changed. Exit 0 when equal, else 5."""
     source = read_source(plan, repo)
     checked = check(source)

@@ -19,9 +19,10 @@ from fencepost.core.planfile import CheckedPlan, PlanDocument, PlanProblem, RawD
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.repository import Repository, RepositoryError
 from fencepost.services.submission import Selection, every_path, plan_problems, selections
+from fencepost.surfaces.cli import frame
 from fencepost.surfaces.cli.context import CommandError
 
-STDIN = "-"
+STDIN = "-"  # what messages call it
 READ_BYTES_MAX = 64 * 2**20  # of what is read before the check says how much it takes
 
 
@@ -96,7 +97,7 @@ def read_source(plan: str, repository: str | None) -> Source:
     """Read a plan file, or stdin for `-`. Raises CommandError."""
     if repository is not None and not Path(repository).is_dir():
         raise CommandError("not_found", f"there is no folder {repository}", next_step="name a repository")
-    if plan == STDIN:
+    if plan == frame.STDIN:
         data = sys.stdin.buffer.read(READ_BYTES_MAX)
         syntax: Literal["toml", "json"] = "json" if data.lstrip()[:1] == b"{" else "toml"
         return Source(file=STDIN, stem=STDIN, syntax=syntax, data=data, folder=Path(repository or ".").absolute())

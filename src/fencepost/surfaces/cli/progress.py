@@ -11,6 +11,7 @@ from typing import TextIO
 import msgspec
 
 from fencepost.core.instant import format_duration
+from fencepost.core.machines import ENDED
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.words import one_line
 
@@ -88,6 +89,12 @@ class Progress:
         self._lines = lines
         self._names: dict[str, str] = {}
         self._ordinals: dict[str, int] = {}  # attempt -> ordinal
+
+    def begin(self, look: Look) -> None:
+        """Say where the orders stand that neither have ended nor simply wait their turn."""
+        for order in look.orders(self._plan):
+            if order.state not in ENDED and order.state not in ("ready", "blocked_dependency", *QUIET):
+                self._say(look, order.order, order.state, order.reason)
 
     def tell(self, look: Look) -> None:
         """Say everything that has changed up to this look."""

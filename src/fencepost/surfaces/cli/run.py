@@ -15,12 +15,14 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import App
-from fencepost.core.instant import parse_duration
+from fencepost.core.instant import format_duration, parse_duration
+from fencepost.core.machines import ENDED
 from fencepost.core.reasons import EXIT_NOT_APPLIED, EXIT_PERSON, EXIT_TIMEOUT
 from fencepost.core.state import PlanState
 from fencepost.core.views import only_a_person_can_move, plan_outcome
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
+from fencepost.services.means import estimated_now_us
 from fencepost.services.submission import Submission
 from fencepost.services.worker import Worker
 from fencepost.surfaces.cli.context import (
@@ -41,6 +43,7 @@ from fencepost.surfaces.cli.summary import Report, print_report, report
 
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
+JUDGING_SHARE = 20  # times what one look at all orders takes pass between two of them
 _RUNNING = ("active", "result_pending", "reserved", "cancellation_requested")
 
 
@@ -55,6 +58,7 @@ class _Wait:
 @app.default
 def run(
     plan: Annotated[str, Parameter(help="The plan file; - reads it from stdin.")],
+    /,
     *,
     jobs: Annotated[int | None, Parameter(help="Attempts at once; first value: the processors.")] = None,
     no_work: Annotated[bool, Parameter(help="Start no worker: wait for others.", negative="")] = False,
@@ -74,6 +78,8 @@ def run(
         source = read_source(plan, repo)
         home = home_of(config, source.folder)
         checked = checked_for(source, home, config, mode)
+        if interrupts.code is not None:
+            return interrupts.code
         home = ensure_home(home, source.folder)
         with opened_home(home, config, create=True) as opened:
             placed = place(opened, checked, mode, command_key)
@@ -103,10 +109,13 @@ def _timeout(text: str | None) -> int | None:
 def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: Lines) -> tuple[Report, int]:
     with app.kernel.reader.look() as look:
         plan = _plan(look, placed.plan)
-        _announce(plan, placed, lines)
+        progress = Progress(placed.plan, look.head.seq, lines)
+        _announce(look, plan, placed, lines)
+        if plan.open:
+            _say_clock(app, look, lines)
+            progress.begin(look)
     if not plan.open:
         return _judged(app, placed.plan, None, timed_out=False)
-    progress = Progress(placed.plan, placed.sequence, lines)
     worker = app.worker(jobs=wait.jobs, plan=placed.plan) if wait.jobs else None
     if worker is None:
         lines.say("no worker of its own: waiting for others, such as fencepost worker start")
@@ -126,14 +135,25 @@ def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: L
     return _judged(app, placed.plan, interrupts.code, timed_out=timed_out)
 
 
-def _announce(plan: PlanState, placed: Placed, lines: Lines) -> None:
-    ended = plan.orders - plan.open
+def _announce(look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:
     if placed.fresh:
         lines.say(f"plan {plan.name}: submitted ({plan.orders} orders)")
     elif plan.open:
-        lines.say(f"plan {plan.name}: continues ({ended} of {plan.orders} orders have ended)")
+        orders = look.orders(plan.plan)
+        ended = sum(order.state in ENDED for order in orders)
+        lines.say(f"plan {plan.name}: continues ({ended} of {len(orders)} orders have ended)")
     else:
         lines.say(f"plan {plan.name}: has ended before; --again submits it anew")
+
+
+def _say_clock(app: App, look: Look, lines: Lines) -> None:
+    clock = look.clock()
+    reading = app.kernel.clock.read()
+    behind_us = max(reading.utc_us - estimated_now_us(clock, reading), 0)
+    if clock is not None and clock.state == "clock_reconciliation_required":
+        lines.say("clock: a reading contradicted the accepted time, so nothing new starts: fencepost clock show")
+    elif behind_us > app.kernel.limits.clock_skew_max_us:
+        lines.say(f"clock: {format_duration(behind_us)} behind UTC since a restart; deadlines come that much later")
 
 
 def _until_ended(
@@ -143,15 +163,24 @@ def _until_ended(
     reader, wakeups = app.kernel.reader, app.kernel.wakeups
     until = None if wait.timeout_us is None else time.monotonic() + wait.timeout_us / 1_000_000
     token = -1
+    unjudged = True  # whether anything has changed since it was last asked if only a person can move it
+    judge_at = 0.0
     while interrupts.code is None and (worker is None or worker.fatal is None):
         ticket = wakeups.ticket()
         now_token = reader.change_token()
         if now_token != token:
-            token = now_token
+            token, unjudged = now_token, True
             with reader.look() as look:
                 progress.tell(look)
-                if not _plan(look, plan).open or _waits_for_person(look, plan):
+                if not _plan(look, plan).open:
                     return False
+        if unjudged and time.monotonic() >= judge_at:
+            unjudged, began = False, time.monotonic()
+            with reader.look() as look:
+                if _waits_for_person(look, plan):
+                    return False
+            # Looking at every order of a large plan takes its time: a small part of all time is spent on it.
+            judge_at = time.monotonic() + (time.monotonic() - began) * JUDGING_SHARE
         if until is not None and time.monotonic() >= until:
             return True
         wakeups.wait(ticket, TICK_S)

@@ -9,7 +9,7 @@ from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.state import AttemptState, OrderState, PlanState
-from fencepost.core.views import order_document, why
+from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
 from fencepost.surfaces.cli.words import amounts, one_line
@@ -68,7 +68,7 @@ def print_report(found: Report, out: TextIO) -> None:
     out.write(f"\nplan {plan.name}: {found.outcome} ({counts})\n")
     width = max(len(finding.order.task) for finding in found.findings)
     for finding in found.findings:
-        _print_order(finding, out, width)
+        _print_order(finding, out, width, plan.name)
     out.write(f"  cost: {amounts(plan.account.charged)}\n")
 
 
@@ -79,7 +79,7 @@ def _counts(found: Report) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
 
-def _print_order(finding: Finding, out: TextIO, width: int) -> None:
+def _print_order(finding: Finding, out: TextIO, width: int, plan: str) -> None:
     order, facts = finding.order, finding.facts
     told = order.state if order.state == order.reason else f"{order.state} ({order.reason})"
     allowed = ", may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
@@ -91,8 +91,16 @@ def _print_order(finding: Finding, out: TextIO, width: int) -> None:
         return
     if facts is not None and facts.message:
         out.write(f"{indent}{one_line(facts.message)[:200]}\n")
-    if order.reason in WAITS_AND_ENDS:
-        out.write(f"{indent}next: {why(order)['next']}\n")
+    out.write(f"{indent}next: {_following(order, plan)}\n")
+
+
+def _following(order: OrderState, plan: str) -> str:
+    """What helps an order on; where that depends on other orders, `why` names them."""
+    name = f"{plan}/{order.task}"
+    row = WAITS_AND_ENDS.get(order.reason)
+    if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
+        return f"fencepost order why {name}"
+    return row.next_step.replace("NAME", name)
 
 
 def _proofs(finding: Finding, facts: ResultFacts) -> list[str]:

@@ -1,0 +1,321 @@
+"""The benchmark: `./dev bench` prints the table, `--json FILE` writes the document of the design's page on speed.
+
+What runs is the path that a user runs, and every figure is counted afterwards from the journal: a store whose replay
+does not match gives no figure. Medians of three. Figures that cannot be measured here are null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):  # run as a script, by `./dev bench`
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import apsw
+from msgspec.structs import replace
+
+from fencepost.core.commands import GroupDraft, MemberDraft, OrderDraft, SubmitPlan
+from fencepost.core.ids import sha256_of
+from fencepost.kernel import replay
+from tests.bench import worlds
+
+RUNS = 3
+Document = dict[str, Any]
+
+
+class Sizes:
+    """How much is run. Quick ones show that the benchmark works; their figures say nothing."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self.runs = 1 if quick else RUNS
+        self.raw_s = 0.1 if quick else 1.0
+        self.one = 10 if quick else 500
+        self.crowd = 128 if quick else 3_200
+        self.many = 64 if quick else 3_200
+        self.idle = 10 if quick else 200
+        self.claims = 20 if quick else 300
+        self.plan_orders = 200 if quick else 10_000
+        self.starts = 1 if quick else 5
+
+
+def raw_sqlite(folder: Path, seconds: float) -> Document:
+    """What SQLite itself does here: rows of 600 bytes, WAL, FULL, one and a hundred a commit."""
+    rates = []
+    for rows in (1, 100):
+        connection = apsw.Connection(str(folder / f"raw-{rows}.db"))
+        connection.pragma("journal_mode", "WAL")
+        connection.pragma("synchronous", "FULL")
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+        values = [(b"x" * 600,)] * rows
+        written, begun = 0, time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO t (data) VALUES (?)", values)
+            connection.execute("COMMIT")
+            written += rows
+        rates.append(written / (time.perf_counter() - begun))
+        connection.close()
+    return {"sqlite_commits_per_s": rates[0], "sqlite_rows_per_s": rates[1]}
+
+
+def counted(crew: worlds.Crew, lives: int) -> replay.Compared:
+    """Raise unless the journal holds exactly so many applied lives and replays to what the store keeps."""
+    kernel = crew.kernel
+    with kernel.reader.look() as look:
+        applied = sum(
+            look.record(seq).kind == "result_application"
+            for after in range(0, look.head.seq, 1_000)
+            for seq, _ in look.records(after, 1_000)
+        )
+    if applied != lives:
+        raise RuntimeError(f"the journal holds {applied} applications, {lives} lives were run")
+    compared = replay.compare(kernel.journal, kernel.stream)
+    if not compared.match:
+        raise RuntimeError(f"the replay does not match: {compared.differs}")
+    return compared
+
+
+def lives_per_s(folder: Path, drive: Callable[[worlds.Crew, int], None], lives: int) -> tuple[float, float]:
+    """Return (lives a second, bytes of the closed store for each life)."""
+    warm = min(lives, 64)
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        drive(crew, warm)
+        begun = time.perf_counter()
+        drive(crew, lives)
+        rate = lives / (time.perf_counter() - begun)
+        counted(crew, warm + lives)
+    return rate, (folder / "store.db").stat().st_size / (warm + lives)
+
+
+def percentiles(samples: list[float]) -> Document:
+    ordered = sorted(samples)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
+
+
+def idle_ms(folder: Path, samples: int) -> Document:
+    """From submission to applied on a store that has nothing else to do."""
+    found = []
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        worlds.one(crew, 5)
+        for _ in range(samples):
+            time.sleep(0.005)
+            begun = time.perf_counter()
+            worlds.one(crew, 1)
+            found.append((time.perf_counter() - begun) * 1e3)
+        counted(crew, samples + 5)
+    return percentiles(found)
+
+
+def reserve_us(folder: Path, waiting: int, samples: int) -> Document:
+    """One reservation out of so many waiting orders."""
+    found = []
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        while waiting > 0:
+            waiting -= len(crew.do_many("human", [crew.submit()] * min(waiting, 1_000)))
+        for _ in range(samples):
+            begun = time.perf_counter()
+            reserved = crew.do("dispatcher", crew.reserve_next(1))["reservations"]
+            found.append((time.perf_counter() - begun) * 1e6)
+            if len(reserved) != 1:
+                raise RuntimeError("nothing was reserved")
+    return percentiles(found)
+
+
+def replay_rate(folder: Path, lives: int) -> float:
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        worlds.many(crew, lives)
+        counted(crew, lives)
+        with kernel.journal.snapshot() as reads:
+            begun = time.perf_counter()
+            replayed = replay.fold(reads, kernel.stream)
+            return replayed.link.seq / (time.perf_counter() - begun)
+
+
+def plan_s(folder: Path, orders: int) -> float:
+    """A plan that waits in layers of a hundred, submitted as one batch."""
+    drafts = tuple(_draft(place) for place in range(orders))
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        plan = SubmitPlan(
+            name="many",
+            objective="as many orders as a plan may have",
+            content=sha256_of(b"many"),
+            orders=drafts,
+            recovery="replace",
+            mode="continue",
+        )
+        begun = time.perf_counter()
+        submitted = crew.do("human", plan)
+        passed = time.perf_counter() - begun
+        with kernel.reader.look() as look:
+            if len(look.orders(submitted["plan"])) != orders:
+                raise RuntimeError("orders of the plan are missing")
+        counted(crew, 0)
+    return passed
+
+
+def _draft(place: int) -> OrderDraft:
+    groups: tuple[Any, ...] = ()
+    if place >= 100:
+        member = MemberDraft(task=f"task-{place - 100}", outcomes=("applied",))
+        groups = (GroupDraft(kind="required", members=(member,)),)
+    return replace(worlds.DRAFT, task=f"task-{place}", groups=groups)
+
+
+def cli_start_ms(starts: int) -> float | None:
+    """`fencepost version` from nothing; None where the command is not installed."""
+    command = Path(sys.executable).with_name("fencepost")
+    if not command.exists():
+        return None
+    found = []
+    for _ in range(starts):
+        begun = time.perf_counter()
+        done = subprocess.run([str(command), "version"], capture_output=True, check=False)
+        found.append((time.perf_counter() - begun) * 1e3)
+        if done.returncode:
+            return None
+    return statistics.median(found)
+
+
+def rss_mb_with_waiting(folder: Path, waiting: int) -> float:
+    """Peak resident memory of a fresh process that reserves from a store with so many waiting orders."""
+    with worlds.opened(folder) as kernel:
+        crew = worlds.Crew(kernel)
+        left = waiting
+        while left > 0:
+            left -= len(crew.do_many("human", [crew.submit()] * min(left, 1_000)))
+    program = (
+        "import sys; from pathlib import Path; from tests.bench import worlds\n"
+        "with worlds.opened(Path(sys.argv[1])) as kernel:\n"
+        "    crew = worlds.Crew(kernel)\n"
+        "    for _ in range(100): crew.do('dispatcher', crew.reserve_next(1))\n"
+        # Not `ru_maxrss`, which starts with the peak of the process that this one was made from.
+        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, check=True, env=environment
+    )
+    return int(done.stdout) / 1024
+
+
+class Bench:
+    """Runs each measurement in a folder of its own that is removed again."""
+
+    def __init__(self, place: Path | None, sizes: Sizes) -> None:
+        self._place = place
+        self.sizes = sizes
+
+    def fresh(self, measure: Callable[..., Any], *arguments: Any) -> Any:
+        folder = Path(tempfile.mkdtemp(prefix="fencepost-bench-", dir=self._place))
+        try:
+            return measure(folder, *arguments)
+        finally:
+            shutil.rmtree(folder)
+
+    def median(self, measure: Callable[..., float], *arguments: Any) -> float:
+        found: list[float] = [self.fresh(measure, *arguments) for _ in range(self.sizes.runs)]
+        return statistics.median(found)
+
+    def medians(self, measure: Callable[..., Document], *arguments: Any) -> Document:
+        found = [self.fresh(measure, *arguments) for _ in range(self.sizes.runs)]
+        return {key: statistics.median(each[key] for each in found) for key in found[0]}
+
+
+def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
+    """Measure everything. The order is that of the table."""
+    sizes = bench.sizes
+    load_before = os.getloadavg()[0]
+    raw = bench.medians(raw_sqlite, sizes.raw_s)
+    rates: Document = {}
+    bytes_per_life: list[float] = []
+    for name, drive, lives in (
+        ("one", worlds.one, sizes.one),
+        ("crowd64", worlds.crowd, sizes.crowd),
+        ("many", worlds.many, sizes.many),
+    ):
+        found = [bench.fresh(lives_per_s, drive, lives) for _ in range(sizes.runs)]
+        rates[name] = statistics.median(rate for rate, _ in found)
+        bytes_per_life.append(statistics.median(size for _, size in found))
+    return {
+        "machine": {
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "processors": os.cpu_count(),
+            "sqlite": apsw.sqlite_lib_version(),
+            "load_before": load_before,
+            "quick": sizes.runs == 1,
+        },
+        "raw": {**raw, "postgres_commits_per_s": None, "postgres_rows_per_s": None},
+        "lives_per_s": {"sqlite": {**rates, "worker": None}, "postgres": None},
+        "idle_ms": {"in_process": bench.medians(idle_ms, sizes.idle), "across_processes": None},
+        "reserve_us": {str(count): bench.medians(reserve_us, count, sizes.claims) for count in waiting},
+        "replay_records_per_s": bench.median(replay_rate, sizes.many),
+        "rss_mb": {str(count): bench.fresh(rss_mb_with_waiting, count) for count in waiting},
+        "rss_mb_1e6_waiting": None,
+        "bytes_per_life": max(bytes_per_life),
+        "cli_start_ms": cli_start_ms(sizes.starts),
+        "plan_10k_s": bench.median(plan_s, sizes.plan_orders),
+    }
+
+
+def table(found: Document) -> str:
+    """The document as a table, each figure beside its target."""
+    rates, raw = found["lives_per_s"]["sqlite"], found["raw"]
+    lone_target = 0.35 * raw["sqlite_commits_per_s"] / 5
+    start_ms = found["cli_start_ms"]
+    rows = [
+        ("SQLite alone, commits/s", f"{raw['sqlite_commits_per_s']:,.0f}", ""),
+        ("SQLite alone, rows/s", f"{raw['sqlite_rows_per_s']:,.0f}", ""),
+        ("lives/s, one caller", f"{rates['one']:,.0f}", f"{lone_target:,.0f}"),
+        ("lives/s, 64 tasks", f"{rates['crowd64']:,.0f}", "1,600"),
+        ("lives/s, in batches of 64", f"{rates['many']:,.0f}", "2,500"),
+        ("idle, submission to applied, p50 ms", f"{found['idle_ms']['in_process']['p50']:.2f}", "2"),
+        ("idle, submission to applied, p99 ms", f"{found['idle_ms']['in_process']['p99']:.2f}", ""),
+        ("replay, records/s", f"{found['replay_records_per_s']:,.0f}", "100,000"),
+        ("bytes a life", f"{found['bytes_per_life']:,.0f}", "20,480"),
+        ("plan of 10,000 orders, s", f"{found['plan_10k_s']:.2f}", "3"),
+        ("`fencepost version`, ms", "-" if start_ms is None else f"{start_ms:.0f}", "150"),
+    ]
+    for count, each in found["reserve_us"].items():
+        rows.append((f"reserve of {int(count):,} waiting, p50 µs", f"{each['p50']:,.0f}", ""))
+    for count, megabytes in found["rss_mb"].items():
+        rows.append((f"memory with {int(count):,} waiting, MB", f"{megabytes:,.0f}", "120"))
+    return "\n".join(
+        f"{name:<42}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the document there as well")
+    parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
+    parser.add_argument("--large", action="store_true", help="also with 10,000 and 100,000 waiting orders")
+    parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stores are made; a disk that really syncs")
+    options = parser.parse_args(arguments)
+    waiting = (100,) if options.quick else (1_000, 10_000, 100_000) if options.large else (1_000,)
+    found = document(Bench(options.place, Sizes(quick=options.quick)), waiting)
+    print(table(found))
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

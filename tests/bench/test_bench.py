@@ -1,0 +1,63 @@
+"""The benchmark runs, and its document has the shape that the design's page on speed names."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fencepost.kernel.kernel import Kernel
+from tests.bench import run, worlds
+
+PROGRAM = Path(run.__file__)
+
+
+@pytest.mark.slow
+def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
+    written = tmp_path / "bench.json"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = [sys.executable, str(PROGRAM), "--quick", "--json", str(written), "--place", str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "lives/s, 64 tasks" in done.stdout
+    found = json.loads(written.read_text())
+    assert set(found) >= {
+        "machine",
+        "raw",
+        "lives_per_s",
+        "idle_ms",
+        "reserve_us",
+        "replay_records_per_s",
+        "rss_mb_1e6_waiting",
+        "bytes_per_life",
+        "cli_start_ms",
+        "plan_10k_s",
+    }
+    assert found["raw"]["sqlite_commits_per_s"] > 0 and found["raw"]["postgres_rows_per_s"] is None
+    assert all(found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many"))
+    assert found["lives_per_s"]["sqlite"]["worker"] is None and found["lives_per_s"]["postgres"] is None
+    assert found["idle_ms"]["in_process"]["p50"] <= found["idle_ms"]["in_process"]["p99"]
+    assert found["machine"]["quick"] is True
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bench.json"], "nothing is left behind"
+
+
+def test_a_figure_is_counted_from_the_journal(tmp_path: Path) -> None:
+    with worlds.opened(tmp_path) as kernel:
+        crew = worlds.Crew(kernel)
+        worlds.crowd(crew, 5, callers=3)
+        assert run.counted(crew, 5).match
+        with pytest.raises(RuntimeError, match="6 lives were run"):
+            run.counted(crew, 6)
+        spoil(kernel)
+        with pytest.raises(RuntimeError, match="does not match"):
+            run.counted(crew, 5)
+
+
+def spoil(kernel: Kernel) -> None:
+    with kernel.journal.transaction(kernel.stream) as transaction:
+        transaction.replace_caches(kernel.stream, 1, [], [], [])
+        transaction.commit()

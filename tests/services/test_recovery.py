@@ -1,0 +1,216 @@
+"""What a worker that is gone leaves: found by whoever comes next, proved and not guessed, and done once (8, 16, 45)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from fencepost.core.commands import EnrolWorker, ReserveNext
+from fencepost.core.ids import IdSource
+from fencepost.core.records.plan import Acceptance
+from fencepost.services.means import is_locked, remove_if_free, take_lock, try_lock
+from tests.services.world import World, draft
+
+
+def reserve_only(world: World) -> None:
+    """What a worker leaves that is killed between its reservation and its activation: no lock, no process."""
+    kernel = world.app.kernel
+    reading = kernel.clock.read()
+    name = IdSource(kernel.entropy.seed(), reading.utc_us).next("worker")
+    enrol = EnrolWorker(
+        worker=name, host=reading.source, boot_id=reading.boot_id, pid=os.getpid(), executors=("command/1",)
+    )
+    world.write("human", enrol).required()
+    world.write("dispatcher", ReserveNext(worker=name, count=1)).required()
+
+
+def test_case_16_a_reservation_of_a_dead_worker_is_freed_at_once(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a")))
+    reserve_only(world)
+    assert world.order(plan, "a").state == "reserved"
+    world.worker(jobs=1)
+    assert world.until_ended(plan, 5) < 1.5
+    first, second = world.attempts(plan, "a")
+    assert (first.state, second.state) == ("cancelled_no_effect", "accepted")
+    assert world.plan(plan).account.charged["attempts"] == 1
+    world.check()
+
+
+def test_case_16_a_reservation_of_a_living_worker_lapses_by_the_clock(world: World) -> None:
+    """Its lock is held, so that nothing is proved but its deadline."""
+    plan = world.submit(draft("a", *world.say("a")))
+    reserve_only(world)
+    [attempt] = world.attempts(plan, "a")
+    lock = take_lock(world.home / "locks" / f"{attempt.worker}.lock", wait=False)
+    assert lock is not None
+    world.worker(jobs=1)
+    took = world.until_ended(plan, 10)
+    os.close(lock)
+    assert 1.0 < took < 6
+    assert [each.state for each in world.attempts(plan, "a")] == ["expired_no_effect", "accepted"]
+    assert world.plan(plan).account.charged["attempts"] == 1
+    world.check()
+
+
+def test_a_killed_worker_is_noticed_by_one_that_runs(world: World) -> None:
+    """Nobody writes down a death: the other worker looks, and the order is free long before the lease ends."""
+    plan = world.submit(draft("a", *world.say("a", "test $FENCEPOST_FENCE != 1 || sleep 60")))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a")
+    world.until(lambda: world.attempts(plan, "a")[0].state == "running")
+    worker = world.worker(jobs=1)
+    time.sleep(0.5)
+    other.kill()
+    assert world.until_ended(plan, 10) < 4
+    first, second = world.attempts(plan, "a")
+    assert (first.state, second.state) == ("cancelled_no_effect", "accepted")
+    assert world.order(plan, "a").failures == 0
+    assert ("holder_gone_proof", first.attempt) in world.kinds()
+    worker.stop()
+    assert [path.name for path in (world.home / "locks").iterdir() if path.name.startswith("attempt_")] == []
+    world.check()
+
+
+def test_a_tree_whose_whole_supervision_was_killed_is_ended_with_its_lease(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a", "test $FENCEPOST_FENCE != 1 || sleep 60")))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a")
+    world.until(lambda: world.attempts(plan, "a")[0].state == "running")
+    [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
+    keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    for pid in (other.pid, host, *keepers):
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)
+    assert world.processes(), "the command outlives its supervision"
+    world.worker(jobs=1)
+    world.until_ended(plan, 15)
+    assert len(world.ran()) == 2
+    world.check()
+
+
+def verified(world: World, verify: str) -> str:
+    return world.submit(
+        draft("a", *world.say("a", "echo x > out.txt"), outputs=("out.txt",), accept=Acceptance(verify=("sh", "-c", verify)))
+    )
+
+
+def test_a_result_of_a_worker_killed_while_verifying_is_adopted_once(world: World) -> None:
+    gate = world.folder / "go"
+    plan = verified(world, f"echo v >> '{world.log}'; while [ ! -e '{gate}' ]; do sleep 0.02; done; cat out.txt")
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    assert world.order(plan, "a").state == "result_pending"
+    other.kill()
+    other.wait()
+    world.until(lambda: not world.processes(), 10)
+    gate.touch()
+    workers = [world.worker(jobs=2), world.worker(jobs=2, app=world.open())]
+    assert world.until_ended(plan, 10) < 5
+    assert world.order(plan, "a").state == "applied"
+    assert world.ran() == ["a", "v", "v"], "the command ran once, and the second verifier once"
+    for worker in workers:
+        worker.stop()
+    workers[1]._means.kernel.close()
+    assert [path.name for path in (world.home / "locks").iterdir() if path.name.startswith("attempt_")] == []
+    world.check()
+
+
+def test_a_result_is_adopted_while_the_survivor_is_idle(world: World) -> None:
+    gate = world.folder / "go"
+    plan = verified(world, f"echo v >> '{world.log}'; while [ ! -e '{gate}' ]; do sleep 0.02; done")
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    world.worker(jobs=1)
+    time.sleep(0.3)
+    gate.touch()
+    other.kill()
+    assert world.until_ended(plan, 10) < 5
+    assert world.order(plan, "a").state == "applied"
+
+
+def test_a_verdict_that_an_outage_broke_off_is_made_again(world: World) -> None:
+    """Nobody but this worker may adopt what is its own."""
+    plan = verified(world, f"echo v >> '{world.log}'")
+    worker = world.worker(jobs=1)
+    issue = worker._means.issue
+    left = [1]
+
+    def failing(name: str, command: object) -> object:
+        if name == "verifier" and left[0]:
+            left[0] = 0
+            from fencepost.ports.errors import StorageUnavailable
+
+            raise StorageUnavailable("gone for a moment")
+        return issue(name, command)  # type: ignore[arg-type]  # passed on as it came
+
+    object.__setattr__(worker._means, "issue", failing)
+    world.until_ended(plan, 10)
+    assert world.order(plan, "a").state == "applied"
+    assert world.ran() == ["a", "v", "v"]
+    assert worker.fatal is None
+    world.check()
+
+
+def test_case_20_a_worker_that_is_stopped_and_wakes_changes_nothing(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a$FENCEPOST_FENCE", "test $FENCEPOST_FENCE != 1 || sleep 60")))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a1")
+    world.until(lambda: world.attempts(plan, "a")[0].state == "running")
+    other.send_signal(signal.SIGSTOP)
+    world.until(lambda: not world.processes(), 6, "the keeper stops the tree before the lease ends")
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    first, second = world.attempts(plan, "a")
+    other.send_signal(signal.SIGCONT)
+    world.until(lambda: ("late_record", first.attempt) in world.kinds(), 10, "its late word was not kept")
+    assert world.order(plan, "a").state == "applied" and world.order(plan, "a").attempt == second.attempt
+    assert 0 < world.hold(first).charged["time_us"] < 20_000_000
+    assert world.plan(plan).account.charged["attempts"] == 2
+    assert other.stdin is not None
+    other.stdin.close()
+    assert other.wait(10) == 0
+    world.check()
+
+
+def test_lock_files_and_folders_that_nobody_needs_are_swept(world: World) -> None:
+    locks = world.home / "locks"
+    plan = world.submit(draft("good", *world.say("good")), draft("bad", "false"))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    world.workers[0].stop()
+    good, bad = world.attempts(plan, "good")[0].attempt, world.attempts(plan, "bad")[0].attempt
+    assert [path.name for path in (world.home / "work").glob("attempt_*")] == [bad]
+    stale = [f"worker_{'1' * 32}.lock", f"{good}.lock", f"{bad}.verify.lock", f"{good}.finish.lock"]
+    strange = [f"attempt_{'2' * 32}.lock", "turnstile"]
+    for name in (*stale, *strange):
+        (locks / name).touch()
+    held = locks / f"worker_{'3' * 32}.lock"
+    lock = take_lock(held, wait=True)
+    for name in (good, f"attempt_{'2' * 32}"):
+        (world.home / "work" / name / "workspace").mkdir(parents=True)
+    world.worker(jobs=1)
+    world.until(lambda: not (locks / stale[0]).exists(), 5)
+    world.until(lambda: not (world.home / "work" / good).exists(), 5)
+    world.workers[1].stop()
+    left = {path.name for path in locks.iterdir()}
+    assert not left & set(stale)
+    assert left >= {*strange, held.name}, "what is held, or is not this scope's, stays"
+    assert (world.home / "work" / bad).exists()
+    assert (world.home / "work" / f"attempt_{'2' * 32}").exists()
+    assert lock is not None
+    os.close(lock)
+
+
+def test_locks_are_taken_on_the_file_that_stands_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    assert not is_locked(path)
+    with try_lock(path) as first:
+        assert first and is_locked(path)
+        with try_lock(path) as second:
+            assert not second
+        assert not remove_if_free(path)
+    assert not path.exists()
+    path.touch()
+    assert remove_if_free(path) and not remove_if_free(path)

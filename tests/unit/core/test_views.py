@@ -1,0 +1,56 @@
+"""What is shown: every pending item explains itself, and the documents say what the states say (W13, W28, X3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.core.machines import ENDED
+from fencepost.core.views import (
+    account_document,
+    attempt_document,
+    only_a_person_can_move,
+    order_document,
+    plan_outcome,
+    waits_for_person,
+    why,
+)
+from tests.support.states import BUILDERS, world_in
+from tests.support.world import SECOND
+
+
+@pytest.mark.parametrize("state", BUILDERS)
+def test_x3_every_order_explains_itself_in_one_sentence_with_a_next_step(state: str) -> None:
+    world = world_in(state)
+    order = world.order("a")
+    told = why(order)
+    assert told["reason"] == order.reason and told["message"].endswith(".") and told["next"]
+    assert told["ended"] == (order.state in ENDED)
+    document = order_document(order, None)
+    assert (document["state"], document["reason"], document["effects"]) == (order.state, order.reason, [])
+    assert document["charged"]["time_us"] == order.account.charged.get("time_us", 0)
+    if order.attempt:
+        shown = attempt_document(world.attempt_of(order))
+        assert shown["attempt"] == order.attempt and shown["reason"] == world.attempt_of(order).reason
+
+
+def test_w15_who_waits_behind_a_persons_decision_says_so() -> None:
+    world = world_in("conflict")
+    conflict, after = world.order("a"), world.order("after")
+    assert waits_for_person(conflict) and not waits_for_person(after)
+    assert why(after)["reason"] == "waiting_for_dependencies"
+    assert why(after, undecided=True)["reason"] == "dependency_undecided"
+    assert why(conflict, undecided=True)["reason"] == "results_differ"
+    plan = world.live.values[conflict.plan or ""]
+    orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
+    assert not only_a_person_can_move(orders) and plan_outcome(plan, orders) == "open"
+    world.finish("first")
+    orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
+    assert only_a_person_can_move(orders) and plan_outcome(plan, orders) == "waiting"
+
+
+def test_accounts_show_what_is_left_even_below_zero() -> None:
+    world = world_in("active/running")
+    account = world.live.values[world.order("a").order].account
+    shown = account_document("a", account)["dimensions"]
+    assert shown["attempts"] == {"ceiling": 3, "held": 0, "charged": 1, "available": 2}
+    assert shown["time_us"] == {"ceiling": None, "held": 30 * SECOND, "charged": 0, "available": None}
