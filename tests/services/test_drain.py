@@ -169,9 +169,9 @@ def test_a_fault_of_the_program_in_a_slot_ends_the_worker_and_says_so(
 
     work = Attempts._work
     monkeypatch.setattr(
-        Attempts, "_work", lambda self, lease, task, run: (broken if task.spec.task == "bad" else work)(
-            self, lease, task, run
-        )
+        Attempts,
+        "_work",
+        lambda self, lease, task, run: (broken if task.spec.task == "bad" else work)(self, lease, task, run),
     )
     worker = world.app.worker(jobs=2)
     worker.start()

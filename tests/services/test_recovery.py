@@ -67,6 +67,7 @@ def test_a_killed_worker_is_noticed_by_one_that_runs(world: World) -> None:
     first, second = world.attempts(plan, "a")
     assert (first.state, second.state) == ("cancelled_no_effect", "accepted")
     assert world.order(plan, "a").failures == 0
+    world.until(lambda: worker.status().running == 0)
     assert ("holder_gone_proof", first.attempt) in world.kinds()
     worker.stop()
     assert [path.name for path in (world.home / "locks").iterdir() if path.name.startswith("attempt_")] == []
@@ -92,7 +93,12 @@ def test_a_tree_whose_whole_supervision_was_killed_is_ended_with_its_lease(world
 
 def verified(world: World, verify: str) -> str:
     return world.submit(
-        draft("a", *world.say("a", "echo x > out.txt"), outputs=("out.txt",), accept=Acceptance(verify=("sh", "-c", verify)))
+        draft(
+            "a",
+            *world.say("a", "echo x > out.txt"),
+            outputs=("out.txt",),
+            accept=Acceptance(verify=("sh", "-c", verify)),
+        )
     )
 
 
@@ -106,13 +112,14 @@ def test_a_result_of_a_worker_killed_while_verifying_is_adopted_once(world: Worl
     other.wait()
     world.until(lambda: not world.processes(), 10)
     gate.touch()
-    workers = [world.worker(jobs=2), world.worker(jobs=2, app=world.open())]
+    app = world.open()
+    workers = [world.worker(jobs=2), world.worker(jobs=2, app=app)]
     assert world.until_ended(plan, 10) < 5
     assert world.order(plan, "a").state == "applied"
     assert world.ran() == ["a", "v", "v"], "the command ran once, and the second verifier once"
     for worker in workers:
         worker.stop()
-    workers[1]._means.kernel.close()
+    app.close()
     assert [path.name for path in (world.home / "locks").iterdir() if path.name.startswith("attempt_")] == []
     world.check()
 

@@ -188,10 +188,23 @@ class Cli:
         return answer.document
 
 
-def process(world: World, *words: str) -> subprocess.Popen[bytes]:
-    """The command line in a process of its own, its output in pipes."""
-    command = [sys.executable, "-m", "fencepost", "--home", str(world.home), *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@contextmanager
+def processes(world: World) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts the command line in processes of their own, output in pipes; none outlives the block."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "fencepost", "--home", str(world.home), *words]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for running in started:
+            if running.poll() is None:
+                running.kill()
+            running.communicate()
 
 
 def on_a_terminal(world: World, *words: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.surfaces.cli_world import Cli, World, draft, main_orders, process
+from tests.surfaces.cli_world import Cli, World, draft, main_orders, processes
 
 
 @pytest.fixture(scope="module")
@@ -136,12 +136,13 @@ def test_tail_for_people(cli: Cli) -> None:
 def test_tail_follows_what_is_written(small: World, capsys: pytest.CaptureFixture[str]) -> None:
     cli = Cli(small, capsys)
     head = cli.json("journal", "verify")["sequence"]
-    running = process(small, "journal", "tail", "--after", str(head), "--limit", "4", "--follow", "--json")
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(timeout=0.7)
-    small.submit("later", [draft("b")])
-    out, _ = running.communicate(timeout=30)
-    assert running.returncode == 0
+    with processes(small) as start:
+        running = start("journal", "tail", "--after", str(head), "--limit", "4", "--follow", "--json")
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(timeout=0.7)
+        small.submit("later", [draft("b")])
+        out, _ = running.communicate(timeout=30)
+        assert running.returncode == 0
     assert [json.loads(line)["seq"] for line in out.splitlines()] == list(range(head + 1, head + 5))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.cli_world import Cli, World, draft, main_orders, needs, on_a_terminal, process, sh, wait_for
+from tests.surfaces.cli_world import Cli, World, draft, main_orders, needs, on_a_terminal, processes, sh, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +67,34 @@ def test_a_log_is_followed_from_its_process_to_its_end(tmp_path: Path) -> None:
     world = World(tmp_path)
     script = "echo line 1; while ! test -e $FENCEPOST_REPO/go; do sleep 0.05; done; echo line 2; echo oops >&2"
     plan = world.submit("p", [draft("slow", sh(script)), draft("next", groups=(needs("slow"),))])
-    raw = process(world, "order", "log", "slow", "--follow")  # begins before there is an attempt
-    lines = process(world, "order", "log", "slow", "--follow", "--json")
-    watch = process(world, "order", "watch", "--plan", "p", "--json")
-    one = process(world, "order", "watch", "slow")
-    with world.working() as app:
-        first = raw.stdout.readline() if raw.stdout is not None else b""
-        piece = lines.stdout.readline() if lines.stdout is not None else b""
-        assert (first, json.loads(piece)["text"]) == (b"line 1\n", "line 1\n"), "it comes while it runs"
-        seen = [json.loads(watch.stdout.readline()) for _ in range(2)] if watch.stdout is not None else []
-        (world.folder / "go").touch()
-        wait_for(app, lambda look: look.get(plan).open == 0)
-    out, err = raw.communicate(timeout=30)
-    assert (raw.returncode, out) == (0, b"line 2\noops\n")
-    assert b"slow, attempt 1" in err
-    rest = [json.loads(line) for line in lines.communicate(timeout=30)[0].splitlines()]
-    assert [(one["stream"], one["offset"], one["text"]) for one in rest] == [
-        ("stdout", 7, "line 2\n"),
-        ("stderr", 0, "oops\n"),
-    ]
-    changes = seen + [json.loads(line) for line in watch.communicate(timeout=30)[0].splitlines()]
-    assert watch.returncode == 0
-    assert {"sequence", "name", "id", "state", "reason", "charged"} <= set(changes[0])
-    last = {change["name"]: change["state"] for change in changes}
-    assert last == {"slow": "applied", "next": "applied"}
-    text = one.communicate(timeout=30)[0].decode()
-    assert (one.returncode, text.splitlines()[-1].split()[1:]) == (0, ["slow", "applied"])
-    assert "next" not in text
+    with processes(world) as start:
+        raw = start("order", "log", "slow", "--follow")  # begins before there is an attempt
+        lines = start("order", "log", "slow", "--follow", "--json")
+        watch = start("order", "watch", "--plan", "p", "--json")
+        one = start("order", "watch", "slow")
+        with world.working() as app:
+            first = raw.stdout.readline() if raw.stdout is not None else b""
+            piece = lines.stdout.readline() if lines.stdout is not None else b""
+            assert (first, json.loads(piece)["text"]) == (b"line 1\n", "line 1\n"), "it comes while it runs"
+            seen = [json.loads(watch.stdout.readline()) for _ in range(2)] if watch.stdout is not None else []
+            (world.folder / "go").touch()
+            wait_for(app, lambda look: look.get(plan).open == 0)
+        out, err = raw.communicate(timeout=30)
+        assert (raw.returncode, sorted(out.splitlines())) == (0, [b"line 2", b"oops"])
+        assert b"slow, attempt 1" in err
+        rest = [json.loads(line) for line in lines.communicate(timeout=30)[0].splitlines()]
+        assert sorted((piece["stream"], piece["offset"], piece["text"]) for piece in rest) == [
+            ("stderr", 0, "oops\n"),
+            ("stdout", 7, "line 2\n"),
+        ]
+        changes = seen + [json.loads(line) for line in watch.communicate(timeout=30)[0].splitlines()]
+        assert watch.returncode == 0
+        assert {"sequence", "name", "id", "state", "reason", "charged"} <= set(changes[0])
+        last = {change["name"]: change["state"] for change in changes}
+        assert last == {"slow": "applied", "next": "applied"}
+        text = one.communicate(timeout=30)[0].decode()
+        assert (one.returncode, text.splitlines()[-1].split()[1:]) == (0, ["slow", "applied"])
+        assert "next" not in text
 
 
 def test_a_live_log_is_read_while_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

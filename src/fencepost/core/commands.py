@@ -122,7 +122,9 @@ class OrderDraft(Part, frozen=True):
     accept: Acceptance
     run: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    attempt_time_least_us: Count = 0  # an attempt may be given less time, down to this; 0 for no less
     manifest: Digest | None = None
+    manifest_content: Digest | None = None  # digest of its files alone, the same whatever else was packed with them
     manifest_files: Count = 0
     manifest_bytes: Count = 0
     handed: tuple[FromDraft, ...] = ()

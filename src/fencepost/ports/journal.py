@@ -97,7 +97,7 @@ class CommandRow(NamedTuple):
     key: str
     digest: str  # of the command's bytes and principal
     first_seq: int  # of the batch, 0 when the command wrote no record
-    count: int
+    records: int  # in the batch
     receipt: bytes
 
 

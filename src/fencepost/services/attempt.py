@@ -46,6 +46,7 @@ class Task:
     inputs: str
     handed: tuple[ArtifactRef, ...]
     repository: str
+    time_limit_us: int  # as held: what is left of a ceiling may be less than the spec's
 
 
 @dataclass(kw_only=True)
@@ -78,7 +79,13 @@ class Attempts:
             spec = look.spec(order)
             handed = _handed(look, spec)
             repository = _repository(look, spec)
-        task = Task(spec=spec, inputs=set_of_inputs(spec.inputs.digest, handed), handed=handed, repository=repository)
+        task = Task(
+            spec=spec,
+            inputs=set_of_inputs(spec.inputs.digest, handed),
+            handed=handed,
+            repository=repository,
+            time_limit_us=reservation["time_limit_us"],
+        )
         lease = self._activate(reservation, task)
         if lease is None:
             return
@@ -211,7 +218,7 @@ class Attempts:
             stderr_path=str(space.logs / "stderr"),
             lock_path=str(self._means.attempt_lock(lease.attempt)),
             status_path=str(space.logs / "status"),
-            time_limit_us=task.spec.attempt_time_us,
+            time_limit_us=task.time_limit_us,
             log_head_bytes=LOG_BYTES,
             log_tail_bytes=LOG_BYTES,
         )
@@ -251,7 +258,7 @@ class Attempts:
             # What cannot be kept ends its attempt once, in words that can; doing the work again would end the same.
             message = f"{refusal.code} at {refusal.field or '/'}: {refusal.message}"
             bound = self._means.kernel.limits.text_bytes_max
-            least = failed(task.spec, task.inputs, "validation", "result_invalid", message, bound)
+            least = failed(task.spec, task.inputs, "deterministic_input", "result_invalid", message, bound)
             least = with_time(least, lease.attempt, facts.duration_us)
             command = _report_of(lease, task, replace(least, exit_code=facts.exit_code, signal=facts.signal))
             reported = self._tell(lease, task, command, None)

@@ -7,11 +7,13 @@ leases by their end.
 
 from __future__ import annotations
 
-from fencepost.core.commands import ExpireAttempt, ProveHolderGone, SettleHold
+from fencepost.core.commands import ExpireAttempt, ObserveClock, ProveHolderGone, SettleHold
+from fencepost.core.decide.clock import effective_end_us
 from fencepost.core.index import LEASE, RESERVATION, UNSETTLED
 from fencepost.core.state import AttemptState, HoldState
+from fencepost.kernel.group import clock_reading
 from fencepost.ports.clock import Reading
-from fencepost.services.means import Means, estimated_now_us, is_locked
+from fencepost.services.means import Means, estimated_now_us, is_locked, remove_if_free
 
 PAGE = 64
 EVIDENCE_MAX = 1_000  # characters
@@ -29,7 +31,8 @@ class Recoverer:
         """Return how many reservations, leases and holds were ended."""
         reading = self._means.reading()
         with self._means.kernel.reader.look() as look:
-            now_us = estimated_now_us(look.clock(), reading)
+            clock = look.clock()
+            now_us = estimated_now_us(clock, reading)
             rows = [*look.due(RESERVATION, limit=PAGE), *look.due(LEASE, limit=PAGE)]
             attempts = [
                 value for value in look.many([row.subject for row in rows]).values() if isinstance(value, AttemptState)
@@ -37,17 +40,20 @@ class Recoverer:
             holds = look.many([row.subject for row in look.due(UNSETTLED, now_us=now_us, limit=PAGE)])
         self.suspects = 0
         done = 0
+        if clock is not None and attempts and now_us - clock.logical_us > self._means.kernel.limits.renewal_us:
+            # Whoever waits for an end looks at the clock meanwhile: what ends in a gap that nobody saw gets a grace.
+            self._means.issue("sampler", ObserveClock(reading=clock_reading(reading)))
         for attempt in attempts:
-            done += self._end(attempt, reading, now_us)
+            deadline_us = attempt.activation_deadline_us if attempt.state == "reserved" else attempt.lease_us
+            ends_us = deadline_us if clock is None else effective_end_us(clock, deadline_us)
+            done += self._end(attempt, reading, is_over=ends_us <= now_us)
         for hold in holds.values():
             if isinstance(hold, HoldState):
                 command = SettleHold(hold=hold.hold, expected=hold.version)
                 done += self._means.issue("dispatcher", command).ok
         return done
 
-    def _end(self, attempt: AttemptState, reading: Reading, now_us: int) -> bool:
-        deadline_us = attempt.activation_deadline_us if attempt.state == "reserved" else attempt.lease_us
-        is_over = deadline_us <= now_us
+    def _end(self, attempt: AttemptState, reading: Reading, *, is_over: bool) -> bool:
         if attempt.worker != self._worker and self._prove_gone(attempt, reading, is_over=is_over):
             return True
         if not is_over:
@@ -82,4 +88,6 @@ class Recoverer:
                 evidence="; ".join(proof.evidence)[:EVIDENCE_MAX],
             ),
         )
+        if receipt.ok:
+            remove_if_free(self._means.attempt_lock(attempt.attempt))
         return receipt.ok

@@ -37,6 +37,8 @@ from fencepost.ports.packs import ManifestStored, PackRefused, Packs, PathProble
 
 WORK_KIND = "command/1"
 SCHEMA_BYTES_MAX = 4 * 2**20
+ATTEMPT_TIME_LEAST_US = 1_000_000
+"""The shortest limit that an attempt gets whose `attempt_time` nobody wrote down."""
 
 Submission = Literal["continue", "again", "new"]
 
@@ -208,7 +210,9 @@ def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:
         ),
         run=item.run,
         environment=item.environment,
+        attempt_time_least_us=0 if item.attempt_time_declared else ATTEMPT_TIME_LEAST_US,
         manifest=manifest.digest,
+        manifest_content=manifest.content_digest,
         manifest_files=manifest.files,
         manifest_bytes=manifest.bytes,
         handed=tuple(

@@ -150,7 +150,7 @@ class _MemoryReads:
         entries = self._tables(stream).records.from_key(after_seq, inclusive=False)
         return [record for _, record in islice(entries, limit)]
 
-    def find_due(  # noqa: PLR0917 - the signature is the port's
+    def find_due(
         self,
         stream: Stream,
         stage: str,

@@ -170,6 +170,7 @@ def _write(batch: Batch, order: OrderState, worker: WorkerState, amounts: dict[s
         "version": 1,
         "ordinal": order.ordinal + 1,
         "activation_deadline_us": deadline_us,
+        "time_limit_us": amounts["time_us"],
     }
 
 

@@ -158,7 +158,11 @@ def settle_readiness(batch: Batch, name: str, cause: str) -> bool:
     if verdict == "holds":
         move(batch, name, "ready", "waiting_for_worker", cause)
     elif verdict == "fails":
-        move(batch, name, "dependency_failed", "dependency_failed", cause)
+        cancelled = plan_end(batch, order)
+        if cancelled is not None:
+            move(batch, name, "cancelled", cancelled, cause)  # the plan's cancel would reach it next
+        else:
+            move(batch, name, "dependency_failed", "dependency_failed", cause)
         return True
     elif order.state == "submitted":
         move(batch, name, "blocked_dependency", "waiting_for_dependencies", cause)
@@ -265,6 +269,14 @@ def unsettle(batch: Batch, attempt: AttemptState) -> None:
     settle_by_us = attempt.lease_us + batch.given.limits.lease_us
     batch.emit(attempt.hold, HoldUnsettled(dimensions=(TIME,), freed=freed, settle_by_us=settle_by_us))
     settle_late(batch, attempt, late_usages(batch, attempt))
+
+
+def plan_end(batch: Batch, order: OrderState) -> str | None:
+    """The reason that an accepted cancel of the plan gives to its orders; None while there is none."""
+    plan = batch.find(order.plan, PlanState) if order.plan is not None else None
+    if plan is None or not plan.cancel:
+        return None
+    return "deadline_passed" if plan.cancel == "deadline_passed" else "plan_cancelled"
 
 
 def plan_refusal(batch: Batch, order: OrderState) -> Refusal | None:

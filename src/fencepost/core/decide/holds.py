@@ -9,7 +9,12 @@ from fencepost.core.shares import Shares, shares_of
 
 
 def hold_for(draft: OrderDraft, plan: Mapping[str, int], plan_attempts: int) -> Shares:
-    """Return an order's hold: one attempt, its whole time limit, and its shares of everything else that is limited."""
+    """Return an order's hold: one attempt, its whole time limit, and its shares of everything else that is limited.
+
+    A time limit that nobody wrote down may shrink to what is left of a ceiling, like a share.
+    """
     shares = shares_of(draft.per_attempt, draft.ceilings, plan, plan_attempts)
-    fixed = {"attempts": 1, "time_us": draft.attempt_time_us}
-    return Shares({**fixed, **shares.amounts}, {**fixed, **shares.least})
+    limit_us = draft.attempt_time_us
+    least_us = min(draft.attempt_time_least_us, limit_us) or limit_us
+    amounts = {"attempts": 1, "time_us": limit_us, **shares.amounts}
+    return Shares(amounts, {"attempts": 1, "time_us": least_us, **shares.least})

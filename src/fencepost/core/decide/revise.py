@@ -117,9 +117,9 @@ def _advance(batch: Batch, name: str) -> Decided:
     limit = batch.given.limits.cancel_per_batch
     after = (plan.cancel_position, _PAST_ALL, "~")
     page = batch.due(TASK, _PAST_ALL, limit, name, after)
-    reason = "deadline_passed" if plan.cancel == "deadline_passed" else "plan_cancelled"
     for row in page:
         order = ending.order_of(batch, row.subject)
+        reason = ending.plan_end(batch, order) or "plan_cancelled"
         if order.state not in ENDED and not _waits_for_effect(order):
             cancel(batch, order, reason)
     position = page[-1].due_us if page else plan.cancel_position

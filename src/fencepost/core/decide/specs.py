@@ -181,7 +181,7 @@ class Specs:
             work_kind=draft.work_kind,
             run=draft.run,
             environment=draft.environment,
-            manifest=draft.manifest,
+            manifest=draft.manifest_content or draft.manifest,
             handed=tuple(FromOrder(order=self.contract_of(source.order), files=source.files) for source in handed),
             outputs=draft.outputs,
             groups=tuple(

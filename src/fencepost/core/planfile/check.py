@@ -285,6 +285,7 @@ def _resolve_order(draft: Draft, plan: dict[str, int], plan_attempts: int, raise
         inputs=draft.inputs,
         outputs=draft.outputs,
         attempt_time_us=allowance.attempt_time_us,
+        attempt_time_declared=draft.attempt_time_us is not None,
         budget=allowance.budget,
         per_attempt=allowance.per_attempt,
         per_attempt_declared=allowance.per_attempt_declared,

@@ -111,6 +111,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[FilePatterns | FromOrder, ...] | None
     outputs: tuple[str, ...]
     attempt_time_us: int
+    attempt_time_declared: bool
     budget: dict[str, int]
     per_attempt: dict[str, int]
     per_attempt_declared: dict[str, int]

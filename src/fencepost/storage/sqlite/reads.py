@@ -109,7 +109,7 @@ class SqliteReads:
         rows = self._rows("records", after_id, first_id + (1 << SEQ_BITS), limit)
         return [StoredRecord._make(row) for row in rows]
 
-    def find_due(  # noqa: PLR0917 - the signature is the port's
+    def find_due(
         self,
         stream: Stream,
         stage: str,

@@ -138,7 +138,7 @@ class JournalConformance(JournalRowsConformance):
 
     def test_a_command_without_records_keeps_the_head(self, journal: Journal) -> None:
         with journal.transaction(MAIN) as transaction:
-            row = CommandRow("k", "sha256:0", first_seq=0, count=0, receipt=b"")
+            row = CommandRow("k", "sha256:0", first_seq=0, records=0, receipt=b"")
             transaction.append(Append(MAIN, EMPTY, EMPTY, (), commands=[row]))
             transaction.commit()
         with journal.snapshot() as reads:

@@ -66,7 +66,7 @@ def edge_row(member: str, position: int) -> EdgeRow:
 
 
 def command_row(key: str, receipt: bytes = b"receipt") -> CommandRow:
-    return CommandRow(key, digest="sha256:" + "0" * 64, first_seq=1, count=1, receipt=receipt)
+    return CommandRow(key, digest="sha256:" + "0" * 64, first_seq=1, records=1, receipt=receipt)
 
 
 class JournalRowsConformance:
