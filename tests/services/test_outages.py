@@ -48,7 +48,7 @@ def store_failing(world: World) -> Iterator[None]:
 
 
 def test_case_30_a_short_outage_costs_nothing(world: World) -> None:
-    """Both kinds: a lock that is held, and a store that fails at once. The lease is 5 s, the stop would begin at 2 s."""
+    """A lock that is held, and a store that fails at once. The lease is 5 s, so that its stop would begin at 2 s."""
     for number, outage in enumerate((store_held, store_failing)):
         plan = world.submit(draft("a", *world.say(f"a{number}", "sleep 2.5")), name=f"p{number}")
         if number == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from fencepost.core.records.plan import Retry
@@ -63,7 +64,7 @@ def test_a_backoff_is_recorded_and_kept(world: World) -> None:
     world.until_ended(plan)
     attempts = world.attempts(plan, "a")
     assert len(attempts) == 3
-    gaps = [later.reserved_us - earlier.ended_us for earlier, later in zip(attempts, attempts[1:], strict=False)]
+    gaps = [later.reserved_us - earlier.ended_us for earlier, later in pairwise(attempts)]
     assert 400_000 <= gaps[0] < 1_500_000 and 600_000 <= gaps[1] < 1_700_000
     world.check()
 

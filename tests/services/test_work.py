@@ -193,7 +193,8 @@ def test_case_40_a_report_that_is_too_large_ends_the_attempt_once(tmp_path: Path
 
 
 def test_case_18_odd_bytes_in_outputs_logs_and_messages(world: World) -> None:
-    script = r"printf 'a\000b\377\355\240\200' ; printf '\377\000' >&2; printf x > 'out.x'; printf y > \"$(printf 'out.\377')\""
+    script = r"printf 'a\000b\377\355\240\200'; printf '\377\000' >&2; printf x > out.x; "
+    script += r"""printf y > "$(printf 'out.\377')" """
     plan = world.submit(draft("a", "sh", "-c", script, outputs=("out.*",), retry=ALWAYS, ceilings={"attempts": 2}))
     state, _ = ended(world, plan)
     assert state in ("applied", "failed", "budget_exhausted")

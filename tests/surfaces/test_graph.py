@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fencepost.core.commands import EnrolWorker, Reserve
+from fencepost.core.commands import EnrolWorker, GroupDraft, OrderDraft, Reserve
 from fencepost.services.attempt import Attempts
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
@@ -37,7 +37,7 @@ plan build: 12 orders: 2 applied, 6 blocked_dependency, 2 dependency_failed,
 """
 
 
-def build_orders() -> list[object]:
+def build_orders() -> list[OrderDraft]:
     return [
         draft("fetch"),
         draft("format"),
@@ -61,7 +61,7 @@ def build_orders() -> list[object]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A plan that has come half of its way: `docs` was left waiting."""
     world = World(tmp_path_factory.mktemp("graph"))
-    plan = world.submit("build", build_orders())  # type: ignore[arg-type]  # drafts, kept loose for the fixture
+    plan = world.submit("build", build_orders())
     run_all_but(world, plan, "docs")
     return world
 
@@ -136,21 +136,21 @@ def _name(box: ElementTree.Element) -> str:
     return "".join(next(box.iter(f"{SVG}text")).itertext())
 
 
-def wide_orders(count: int) -> list[object]:
+def wide_orders(count: int) -> list[OrderDraft]:
     orders = []
     for number in range(count):
-        groups = ()
+        groups: tuple[GroupDraft, ...] = ()
         if number >= 30:
             members = dict.fromkeys((f"n{number * 7 % (number - 10):03d}", f"n{number - 25:03d}"))
             kind = ("required", "optional", "alternative")[number % 3]
-            groups = (needs(*members, kind=kind if number % 5 == 0 else "required"),)  # type: ignore[assignment]  # grows from empty
+            groups = (needs(*members, kind=kind if number % 5 == 0 else "required"),)
         orders.append(draft(f"n{number:03d}", groups=groups, may_fail=number % 40 == 0))
     return orders
 
 
 def test_two_hundred_orders_stay_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(tmp_path / "home")
-    world.submit("wide", wide_orders(200))  # type: ignore[arg-type]  # drafts
+    world.submit("wide", wide_orders(200))
     world.submit("loose", [draft(f"l{number}") for number in range(200)])
     cli = Cli(world, capsys)
     text = cli("order", "graph", "--plan", "wide").out

@@ -217,11 +217,14 @@ class Workspaces:
             except FileNotFoundError:
                 return
             trash.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if stat.S_ISDIR(status.st_mode):
-                os.chmod(path, 0o700)
             # One rename takes the folder away; the rest may be finished by a later sweep.
             doomed = trash / f"{path.name}.{secrets.token_hex(4)}"
-            os.rename(path, doomed)
+            try:
+                if stat.S_ISDIR(status.st_mode):
+                    os.chmod(path, 0o700)
+                os.rename(path, doomed)
+            except FileNotFoundError:
+                return  # another removal was first
             _remove_tree(doomed, trash)
 
 

@@ -14,16 +14,25 @@ from typing import Any
 from msgspec.structs import replace
 
 from fencepost.core.canonical import digest_of
-from fencepost.core.commands import Activate, AppendEvent, ReleaseReservation, ReportResult, ReportStopped
+from fencepost.core.commands import (
+    Activate,
+    AppendEvent,
+    ReleaseReservation,
+    ReportResult,
+    ReportStopped,
+    ReserveNext,
+)
 from fencepost.core.decide.dispatch import input_set as set_of_inputs
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import ArtifactRef, FailureClass
 from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
 from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
+from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import Ended, Job
 from fencepost.ports.workspace import HandedFile, Inputs, Workspace
+from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Reported
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means
@@ -61,17 +70,20 @@ class Run:
 class Attempts:
     """Runs attempts of one worker, each in the thread that calls `run`."""
 
-    def __init__(self, means: Means, worker: str, leases: Leases, finisher: Finisher) -> None:
+    def __init__(self, means: Means, worker: str, leases: Leases, finisher: Finisher, cleaner: Cleaner) -> None:
         self._means = means
         self._worker = worker
         self._leases = leases
         self._finisher = finisher
+        self._cleaner = cleaner
+        self._base = dict(means.base_environment)
+        self._environments: dict[tuple[str, ...], str] = {}  # names that an order passes on -> digest
 
-    def run(self, reservation: dict[str, Any], *, draining: bool = False) -> None:
-        """Carry one reservation through to its report and, where nobody else has to speak, its application."""
-        if draining:
-            self._release(reservation)
-            return
+    def run(self, reservation: dict[str, Any], after: ReserveNext | None) -> dict[str, Any] | None:
+        """Carry one reservation through to its report and, where nobody else has to speak, its application.
+
+        `after` reserves the next order in the group of the report, which spares a commit; what it got is returned.
+        """
         with self._means.kernel.reader.look() as look:
             order = look.order(reservation["order"])
             if order is None:
@@ -88,23 +100,24 @@ class Attempts:
         )
         lease = self._activate(reservation, task)
         if lease is None:
-            return
+            return None
         self._leases.add(lease)
         try:
-            reported = self._under_lease(lease, task)
+            reported = self._under_lease(lease, task, after)
         finally:
             self._leases.remove(lease)
             self._means.attempt_lock(lease.attempt).unlink(missing_ok=True)
-        if reported is not None:
-            self._settle(lease, *reported)
+        if reported is None:
+            return None
+        self._settle(lease, *reported)
+        return reported[1].reserved
 
-    def _release(self, reservation: dict[str, Any]) -> None:
+    def release(self, reservation: dict[str, Any]) -> None:
+        """Give a reservation back that this worker will not use."""
         command = ReleaseReservation(attempt=reservation["attempt"], fence=reservation["fence"])
         self._means.issue("dispatcher", command)
 
     def _activate(self, reservation: dict[str, Any], task: Task) -> Lease | None:
-        names = sorted(self._means.base_environment)
-        chosen = [name for name in names if matches_name(task.spec.environment, name)]
         limits = self._means.kernel.limits
         sent_tick_us = self._means.reading().tick_us
         command = Activate(
@@ -114,7 +127,7 @@ class Attempts:
             worker=self._worker,
             executor="command",
             executor_version=1,
-            environment=digest_of({name: self._means.base_environment[name] for name in chosen}),
+            environment=self._environment_digest(task.spec.environment),
             input_set=task.inputs,
             mode="local",
             handed=task.handed,
@@ -123,7 +136,7 @@ class Attempts:
         receipt = self._means.insist([request], sent_tick_us + limits.reservation_us)[0]
         if receipt.refusal is not None:
             if receipt.refusal.code in PASSING:
-                self._release(reservation)
+                self.release(reservation)
             return None
         return Lease(
             attempt=reservation["attempt"],
@@ -132,7 +145,14 @@ class Attempts:
             deadline_tick_us=sent_tick_us + limits.lease_us,
         )
 
-    def _under_lease(self, lease: Lease, task: Task) -> tuple[ReportResult, Reported] | None:
+    def _environment_digest(self, names: tuple[str, ...]) -> str:
+        known = self._environments.get(names)
+        if known is None:
+            chosen = {name: value for name, value in self._base.items() if matches_name(names, name)}
+            known = self._environments[names] = digest_of(chosen)
+        return known
+
+    def _under_lease(self, lease: Lease, task: Task, after: ReserveNext | None) -> tuple[ReportResult, Reported] | None:
         """Lay out, run and report. None when there was nothing to report but a stop."""
         run = Run()
         try:
@@ -146,7 +166,7 @@ class Attempts:
         if run.facts is None:
             self._stopped(lease, task, run.ended)
             return None
-        return self._report(lease, task, run.facts, run.started)
+        return self._report(lease, task, run.facts, run.started, after)
 
     def _work(self, lease: Lease, task: Task, run: Run) -> None:
         """Write into `run` how far it came: no facts mean that its own side stopped it (lifecycle, 8)."""
@@ -163,7 +183,8 @@ class Attempts:
 
     def _hindered(self, lease: Lease, task: Task, ended: Ended | None, error: FencepostError) -> ResultFacts:
         """Facts of an attempt whose files could not be laid out, or not be kept, for a reason that repeating keeps."""
-        failure: FailureClass = "executor" if isinstance(error, StorageError) else "deterministic_input"
+        is_disk = isinstance(error, StorageError) and not isinstance(error, ArtifactMissing)
+        failure: FailureClass = "executor" if is_disk else "deterministic_input"
         code = "inputs_unavailable" if ended is None else "executor_failed"
         return self._failed(lease, task, failure, code, error.message, ended)
 
@@ -246,13 +267,13 @@ class Attempts:
             message = f"stopped by its worker ({lease.lost or 'draining'})"
             facts = self._failed(lease, task, "executor", "stopped_on_order", message, ended)
             self._means.issue("executor", _report_of(lease, task, facts))
-        self._discard(lease)
+        self._cleaner.give_up(lease.attempt)
 
     def _report(
-        self, lease: Lease, task: Task, facts: ResultFacts, started: AppendEvent | None
+        self, lease: Lease, task: Task, facts: ResultFacts, started: AppendEvent | None, after: ReserveNext | None
     ) -> tuple[ReportResult, Reported]:
         command = _report_of(lease, task, facts)
-        reported = self._tell(lease, task, command, started)
+        reported = self._tell(lease, task, command, started, after)
         refusal = reported.receipt.refusal
         if refusal is not None and refusal.code in UNKEEPABLE:
             # What cannot be kept ends its attempt once, in words that can; doing the work again would end the same.
@@ -261,12 +282,15 @@ class Attempts:
             least = failed(task.spec, task.inputs, "deterministic_input", "result_invalid", message, bound)
             least = with_time(least, lease.attempt, facts.duration_us)
             command = _report_of(lease, task, replace(least, exit_code=facts.exit_code, signal=facts.signal))
-            reported = self._tell(lease, task, command, None)
+            reported = replace(self._tell(lease, task, command, None, None), reserved=reported.reserved)
         return command, reported
 
-    def _tell(self, lease: Lease, task: Task, command: ReportResult, started: AppendEvent | None) -> Reported:
+    def _tell(
+        self, lease: Lease, task: Task, command: ReportResult, started: AppendEvent | None, after: ReserveNext | None
+    ) -> Reported:
         verified = bool(task.spec.accept.verify) and command.facts.outcome == "succeeded"
-        return self._finisher.report(command, started, verified=verified, until_tick_us=self._patience_us(lease))
+        until = self._patience_us(lease)
+        return self._finisher.report(command, started, after, verified=verified, until_tick_us=until)
 
     def _patience_us(self, lease: Lease) -> int:
         """Until when it is worth telling: what comes after the lease is refused, and still paid for."""
@@ -278,14 +302,7 @@ class Attempts:
         if reported.receipt.ok and not state:
             state = self._finisher.finish(lease.attempt, kept=command.facts)
         if state == "applied" or not reported.receipt.ok:
-            self._discard(lease)
-
-    def _discard(self, lease: Lease) -> None:
-        """Remove the folders of an attempt. What the system does not remove now, a later sweep will."""
-        try:
-            self._means.workspaces.discard(lease.attempt)
-        except StorageError:
-            self._leases.failures += 1
+            self._cleaner.give_up(lease.attempt)
 
 
 def _report_of(lease: Lease, task: Task, facts: ResultFacts) -> ReportResult:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from fencepost.core.canonical import sanitize
-from fencepost.core.commands import AppendEvent, ApplyResult, RecordVerification, ReportResult
+from fencepost.core.commands import AppendEvent, ApplyResult, RecordVerification, ReportResult, ReserveNext
 from fencepost.core.index import FINISH
 from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
@@ -31,12 +32,15 @@ HOUR_US = 3_600_000_000
 AGAIN_S = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reported:
-    """What became of a report. `state` is that of the order after its application, "" if there was none yet."""
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a report. `state` is that of the order after its application, "" if there was none yet.
+
+    `reserved` is what the same group reserved for the slot that the attempt leaves.
+    """
 
     receipt: Receipt
     state: str
+    reserved: dict[str, Any] | None = None
 
 
 class Finisher:
@@ -59,9 +63,15 @@ class Finisher:
                 running.stop("stopped", STOP_GRACE_US)
 
     def report(
-        self, command: ReportResult, started: AppendEvent | None, *, verified: bool, until_tick_us: int
+        self,
+        command: ReportResult,
+        started: AppendEvent | None,
+        after: ReserveNext | None,
+        *,
+        verified: bool,
+        until_tick_us: int,
     ) -> Reported:
-        """Report a result. Where no verifier has to speak, the application follows in the same group.
+        """Report a result. Where no verifier has to speak, the application and `after` follow in the same group.
 
         While the store cannot be reached this goes on until `until_tick_us`. Raises StorageError.
         """
@@ -70,6 +80,8 @@ class Finisher:
         reported = len(requests) - 1
         if not verified:
             requests.append(kernel.request("reducer", ApplyResult(attempt=command.attempt)))
+            if after is not None and not self._draining:
+                requests.append(kernel.request("dispatcher", after))
         with self._lock:
             self._mine.add(command.attempt)
         try:
@@ -78,10 +90,11 @@ class Finisher:
             self._forget(command.attempt)
             raise
         receipt = receipts[reported]
-        state = "" if verified else receipts[-1].result.get("state", "")
+        state = "" if verified else receipts[reported + 1].result.get("state", "")
+        reserved = [each for later in receipts[reported + 2 :] for each in later.result.get("reservations", ())]
         if state or not receipt.ok:
             self._forget(command.attempt)
-        return Reported(receipt=receipt, state=state)
+        return Reported(receipt=receipt, state=state, reserved=reserved[0] if reserved else None)
 
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
         """Bring one reported result to its application. Returns the state of its order then, "" if it got none."""

@@ -11,6 +11,7 @@ from fencepost.core.planfile.patterns import Pattern, compile_pattern
 from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
 from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, Usage
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
+from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import Ended
 from fencepost.ports.workspace import Output, OutputProblem, Workspace
@@ -68,9 +69,9 @@ def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output])
             for output in chosen:
                 document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
                 problems += [f"{output.path}: {problem}" for problem in means.schema_problems(document, schema)]
-        except StorageError:
-            raise
         except FencepostError as error:
+            if isinstance(error, StorageError) and not isinstance(error, ArtifactMissing):
+                raise
             problems.append(f"{text}: {error.message}")
         message = "; ".join(problems[:PROBLEMS_SHOWN_MAX])
         receipts.append(

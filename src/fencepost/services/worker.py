@@ -23,6 +23,7 @@ from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch
 from fencepost.services.attempt import Attempts
+from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
 from fencepost.services.means import Means, estimated_now_us, take_lock
@@ -64,7 +65,8 @@ class Worker:
         self.worker = IdSource(means.kernel.entropy.seed(), reading.utc_us).next("worker")
         self._leases = Leases(means, self.worker)
         self._finisher = Finisher(means, self.worker)
-        self._attempts = Attempts(means, self.worker, self._leases, self._finisher)
+        self._cleaner = Cleaner(means)
+        self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner)
         self._recoverer = Recoverer(means, self.worker)
         self._upkeep = Upkeep(means)
         self._slots: dict[threading.Thread, str] = {}
@@ -101,6 +103,7 @@ class Worker:
         if receipt.refusal is not None:
             raise Refused(receipt.refusal)
         self._leases.start()
+        self._cleaner.start()
         self._thread.start()
 
     def request_stop(self) -> None:
@@ -118,6 +121,7 @@ class Worker:
             for thread in self._threads():
                 thread.join()
             self._leases.stop()
+            self._cleaner.stop()
         if self._lock_descriptor >= 0:
             self._means.worker_lock(self.worker).unlink(missing_ok=True)
             os.close(self._lock_descriptor)
@@ -147,7 +151,7 @@ class Worker:
             running=running,
             jobs=self._jobs,
             claimed=self._claimed,
-            failures=self._failures + self._leases.failures,
+            failures=self._failures + self._leases.failures + self._cleaner.failures,
             stopping=self._stop.is_set(),
             last_error=self._last_error,
         )
@@ -255,8 +259,7 @@ class Worker:
         receipt = self._means.issue("dispatcher", ReserveNext(worker=self.worker, count=free, plan=self._plan))
         reservations = receipt.result.get("reservations", [])
         for reservation in reservations:
-            self._claimed += 1
-            self._spawn(reservation["attempt"], self._run_attempt, reservation)
+            self._spawn(reservation["attempt"], self._run_attempts, reservation)
         return len(reservations) or receipt.count
 
     def _adopt(self) -> int:
@@ -278,8 +281,18 @@ class Worker:
             self._slots[thread] = name
         thread.start()
 
-    def _run_attempt(self, reservation: dict[str, Any]) -> None:
-        self._attempts.run(reservation, draining=self._stop.is_set())
+    def _run_attempts(self, reservation: dict[str, Any]) -> None:
+        """Run an attempt, and then whatever its report reserved for the slot that it leaves."""
+        following: dict[str, Any] | None = reservation
+        after = ReserveNext(worker=self.worker, count=1, plan=self._plan)
+        while following is not None:
+            if self._stop.is_set():
+                self._attempts.release(following)
+                return
+            with self._guard:
+                self._claimed += 1
+                self._slots[threading.current_thread()] = following["attempt"]
+            following = self._attempts.run(following, after)
 
     def _in_slot(self, target: Callable[[Any], object], argument: object) -> None:
         try:
