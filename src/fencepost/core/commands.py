@@ -30,8 +30,8 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Subject = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of the pieces of commands."""
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base of the pieces of commands: trees of plain data, which the collector of garbage need not look at."""
 
 
 class Command(Part, frozen=True, tag_field="command"):

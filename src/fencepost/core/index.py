@@ -2,11 +2,13 @@
 
 A stage names a question that a service asks ("what may be claimed?"), a row's `due_us` from when on the answer holds.
 The store keeps and finds these rows and never computes one. Rows of a value that changed are compared with those
-that it had before, so that a row exists exactly while its value says so.
+that it had before, so that a row exists exactly while its value says so. The row that finds a subject by its birth
+never changes, so that only those that come and go are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fencepost.core.limits import HOUR_US, MINUTE_US
@@ -66,34 +68,36 @@ def rank(position: int, seq: int) -> int:
 
 
 def _order_rows(value: OrderState) -> list[Row]:
-    group = value.plan or ""
-    place = rank(value.position, value.spec_seq)
-    rows = [Row(TASK, group, value.position, value.spec_seq, value.order)]
-    if value.state == "ready":
-        rows.append(Row(CLAIM, group, value.ready_us - BONUS_US[value.terms.priority], place, value.order))
-    elif value.state == "retry_wait":
-        rows.append(Row(RETRY, group, value.retry_due_us, place, value.order))
-    elif value.state == "blocked_budget":
-        rows.append(Row(BUDGET, group, value.ready_us - BONUS_US[value.terms.priority], place, value.order))
-    elif value.state == "result_pending":
-        rows.append(Row(FINISH, group, value.moved_us, place, value.order))
+    rows = []
+    state = value.state
+    if state == "ready" or state == "blocked_budget":
+        stage = CLAIM if state == "ready" else BUDGET
+        rows.append(_order_row(stage, value, value.ready_us - BONUS_US[value.terms.priority]))
+    elif state == "retry_wait":
+        rows.append(_order_row(RETRY, value, value.retry_due_us))
+    elif state == "result_pending":
+        rows.append(_order_row(FINISH, value, value.moved_us))
     if not value.told_done:
-        rows.append(Row(TELL, group, value.moved_us, place, value.order))
+        rows.append(_order_row(TELL, value, value.moved_us))
     return rows
+
+
+def _order_row(stage: str, value: OrderState, due_us: int) -> Row:
+    return Row(stage, value.plan or "", due_us, rank(value.position, value.spec_seq), value.order)
 
 
 def _attempt_rows(value: AttemptState) -> list[Row]:
-    seq = value.reservation_seq
-    rows = [Row(ATTEMPT, value.order, value.ordinal, seq, value.attempt)]
     if value.state == "reserved":
-        rows.append(Row(RESERVATION, value.worker, value.activation_deadline_us, seq, value.attempt))
+        stage, due_us = RESERVATION, value.activation_deadline_us
     elif value.state in ("leased", "running"):
-        rows.append(Row(LEASE, value.worker, value.lease_us, seq, value.attempt))
-    return rows
+        stage, due_us = LEASE, value.lease_us
+    else:
+        return []
+    return [Row(stage, value.worker, due_us, value.reservation_seq, value.attempt)]
 
 
 def _plan_rows(value: PlanState) -> list[Row]:
-    rows = [Row(PLAN, value.name, value.submitted_us, value.record_seq, value.plan)]
+    rows = []
     if value.open and value.deadline_us is not None and not value.cancel:
         rows.append(Row(DEADLINE, "", value.deadline_us, value.record_seq, value.plan))
     if not value.cancel_done:
@@ -101,28 +105,52 @@ def _plan_rows(value: PlanState) -> list[Row]:
     return rows
 
 
+def _hold_rows(value: HoldState) -> list[Row]:
+    return [Row(UNSETTLED, "", value.settle_by_us, 0, value.hold)] if value.state == "unsettled" else []
+
+
+def _no_rows(_: Any) -> list[Row]:
+    return []
+
+
+def _birth(value: Any) -> Row | None:
+    """The row that a value has from its first version on, unchanged for ever."""
+    if isinstance(value, OrderState):
+        return Row(TASK, value.plan or "", value.position, value.spec_seq, value.order)
+    if isinstance(value, AttemptState):
+        return Row(ATTEMPT, value.order, value.ordinal, value.reservation_seq, value.attempt)
+    if isinstance(value, PlanState):
+        return Row(PLAN, value.name, value.submitted_us, value.record_seq, value.plan)
+    if isinstance(value, WorkerState):
+        return Row(WORKER, "", value.enrolled_us, 0, value.worker)
+    return None
+
+
+_MOVING: dict[type, Callable[[Any], list[Row]]] = {
+    OrderState: _order_rows,
+    AttemptState: _attempt_rows,
+    PlanState: _plan_rows,
+    HoldState: _hold_rows,
+}
+"""The rows that come and go with a value's state; a kind that is not here has none."""
+
+
 def rows_of(value: Any) -> list[Row]:
     """Return the rows of one value, none for values that no service looks for."""
-    if isinstance(value, OrderState):
-        return _order_rows(value)
-    if isinstance(value, AttemptState):
-        return _attempt_rows(value)
-    if isinstance(value, PlanState):
-        return _plan_rows(value)
-    if isinstance(value, HoldState):
-        if value.state == "unsettled":
-            return [Row(UNSETTLED, "", value.settle_by_us, 0, value.hold)]
-        return []
-    if isinstance(value, WorkerState):
-        return [Row(WORKER, "", value.enrolled_us, 0, value.worker)]
-    return []
+    born = _birth(value)
+    moving = _MOVING.get(type(value), _no_rows)(value)
+    return moving if born is None else [born, *moving]
 
 
 def difference(before: Any | None, after: Any) -> tuple[list[Row], list[tuple[str, str]]]:
     """Return (rows to put, (stage, subject) pairs to delete) that turn the rows of `before` into those of `after`."""
-    new = rows_of(after)
     if before is None:
-        return new, []
-    old = {row.stage: row for row in rows_of(before)}
-    put = [row for row in new if old.pop(row.stage, None) != row]
-    return put, [(row.stage, row.subject) for row in old.values()]
+        return rows_of(after), []
+    moving = _MOVING.get(type(after))
+    if moving is None:
+        return [], []
+    old, new = moving(before), moving(after)
+    if old == new:
+        return [], []
+    stages = {row.stage for row in new}
+    return [row for row in new if row not in old], [(row.stage, row.subject) for row in old if row.stage not in stages]

@@ -23,13 +23,16 @@ DOMAIN = "main"  # first value of a scope's clock domain
 CLOCK = f"clock:{DOMAIN}"
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t"):
-    """Base of all values. `version` is 1 after the record that created the subject."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t", gc=False):
+    """Base of all values. `version` is 1 after the record that created the subject.
+
+    Values are trees of plain data and form no rings, so that the collector of garbage need not look at them.
+    """
 
     version: int
 
 
-class Account(msgspec.Struct, frozen=True, omit_defaults=True):
+class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Ceiling, held and charged per dimension. `available = ceiling - held - charged`, the only signed figure."""
 
     ceiling: dict[str, int] = {}
@@ -44,14 +47,14 @@ class ScopeState(Value, frozen=True, tag="scope"):
     account: Account = Account()
 
 
-class PrincipalState(msgspec.Struct, frozen=True, omit_defaults=True):
+class PrincipalState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     kind: str
     name: str
     assurance: str
     public_key: str
 
 
-class GrantState(msgspec.Struct, frozen=True, omit_defaults=True):
+class GrantState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     chain: str
     audience: str
     operations: tuple[str, ...]
@@ -77,7 +80,7 @@ class DecisionState(Value, frozen=True, tag="decision"):
     constitution_version: int
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, gc=False):
     """One source's chain within one boot. Logical time is `anchor_logical_us` plus the ticks since the anchor."""
 
     boot_id: str
@@ -88,7 +91,7 @@ class Source(msgspec.Struct, frozen=True):
     last_seq: int
 
 
-class Proof(msgspec.Struct, frozen=True, array_like=True):
+class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The last deadline that the domain proved. It is used by the record right behind it, or by none."""
 
     purpose: str
@@ -138,7 +141,7 @@ class NameState(Value, frozen=True, tag="name"):
     open: str | None
 
 
-class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
+class Terms(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What deciders need of the spec on every step, so that they need not read it again."""
 
     work_kind: str
@@ -161,7 +164,7 @@ class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
     handed: bool = False  # whether files come from other orders' outputs
 
 
-class GroupState(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+class GroupState(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=False):
     """Progress of one dependency group, as counts: the verdict is a function of the multiset of outcomes."""
 
     kind: str

@@ -18,8 +18,11 @@ import msgspec
 FORMAT = 0  # of the journal; becomes 1 when schemas and fixtures freeze
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of everything that stands in a record: frozen, strict, absent when equal to its first value."""
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base of everything that stands in a record: frozen, strict, absent when equal to its first value.
+
+    Plain data forms no rings, so that the collector of garbage need not look at it.
+    """
 
 
 class Stamp(Wire, frozen=True):
