@@ -141,7 +141,7 @@ class App:
         if layout != str(LAYOUT):
             raise StorageMismatch(f"{home} has layout {layout}, this program has {LAYOUT}")
         self.home = home
-        self.environment = environment
+        self.environment = dict(environment)  # os.environ decodes each value anew whenever it is asked
         entropy = SystemEntropy()
         journal = sqlite.open(home / "store.db", home / "locks")
         self.keys = KeyFolder(home / "keys", entropy)

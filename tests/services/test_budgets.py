@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 
-from fencepost.core.commands import CancelOrder, SetBudget
+from fencepost.core.commands import CancelOrder, GroupDraft, MemberDraft, SetBudget
 from fencepost.core.records.plan import Retry
 from tests.services.world import World, draft
 
 SECOND = 1_000_000
+
+
+def if_failed(task: str) -> tuple[GroupDraft, ...]:
+    return (GroupDraft(kind="required", members=(MemberDraft(task=task, outcomes=("failed",)),)),)
 
 
 def most_at_once(world: World) -> int:
@@ -48,9 +52,10 @@ def test_many_blocked_orders_hide_no_other_plan(world: World) -> None:
     world.until(lambda: sum(order.state == "blocked_budget" for order in world.orders(first).values()) == 399, 20)
     second = world.submit(
         draft("a", *world.say("a", "sleep 0.3"), attempt_time_us=20 * SECOND),
+        *(draft(f"n{n}", attempt_time_us=20 * SECOND, groups=if_failed("b")) for n in range(260)),
         draft("b", *world.say("b", "sleep 0.3"), attempt_time_us=20 * SECOND),
         name="second",
-        ceilings={"time_us": 30 * SECOND, "attempts": 6},
+        ceilings={"time_us": 30 * SECOND, "attempts": 1200},
     )
     world.until_ended(second, 20)
     assert sorted(world.ran()) == ["a", "b"]

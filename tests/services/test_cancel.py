@@ -133,3 +133,25 @@ def test_a_cancel_during_the_layout_starts_nothing(world: World, tmp_path: Path)
     [attempt] = world.attempts(plan, "a")
     assert world.hold(attempt).charged.get("time_us", 0) == 0
     world.check()
+
+
+def test_case_23_a_cancel_and_a_drain_stop_detached_members_too(world: World) -> None:
+    beats = world.folder / "beats"
+    loop = f"setsid sh -c \"while :; do echo x >> '{beats}'; sleep 0.02; done\" & sleep 60"
+    plan = world.submit(draft("a", *world.say("a", loop)), draft("b", *world.say("b", loop)))
+    worker = world.worker(jobs=1)
+    for task in ("a", "b"):
+        world.until_ran(task)
+        size = beats.stat().st_size if beats.exists() else 0
+        world.until(lambda size=size: beats.exists() and beats.stat().st_size > size, 5)
+        if task == "a":
+            world.write("human", CancelOrder(order=world.order(plan, "a").order))
+            world.until(lambda: world.attempts(plan, "b"), 5, "the slot came free")
+        else:
+            worker.stop()
+            size = beats.stat().st_size
+            time.sleep(0.2)
+            assert beats.stat().st_size == size
+    assert world.processes() == []
+    assert world.order(plan, "b").reason == "drained"
+    world.check()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from fencepost.core.commands import EnrolWorker, ReserveNext
+from fencepost.core.commands import EnrolWorker, RecordVerification, Request, ReserveNext
 from fencepost.core.ids import IdSource
 from fencepost.core.records.plan import Acceptance
+from fencepost.kernel.receipts import Receipt
+from fencepost.ports.errors import StorageUnavailable
 from fencepost.services.means import is_locked, remove_if_free, take_lock, try_lock
 from tests.services.world import World, draft
 
@@ -141,18 +144,16 @@ def test_a_verdict_that_an_outage_broke_off_is_made_again(world: World) -> None:
     """Nobody but this worker may adopt what is its own."""
     plan = verified(world, f"echo v >> '{world.log}'")
     worker = world.worker(jobs=1)
-    issue = worker._means.issue
-    left = [1]
+    insist = worker._means.insist
+    left = [True]
 
-    def failing(name: str, command: object) -> object:
-        if name == "verifier" and left[0]:
-            left[0] = 0
-            from fencepost.ports.errors import StorageUnavailable
+    def failing(requests: Sequence[Request], until_tick_us: int) -> list[Receipt]:
+        if isinstance(requests[0].command, RecordVerification) and left:
+            left.clear()
+            raise StorageUnavailable("gone for longer than a lease")
+        return insist(requests, until_tick_us)
 
-            raise StorageUnavailable("gone for a moment")
-        return issue(name, command)  # type: ignore[arg-type]  # passed on as it came
-
-    object.__setattr__(worker._means, "issue", failing)
+    object.__setattr__(worker._means, "insist", failing)
     world.until_ended(plan, 10)
     assert world.order(plan, "a").state == "applied"
     assert world.ran() == ["a", "v", "v"]
@@ -221,3 +222,20 @@ def test_locks_are_taken_on_the_file_that_stands_there(tmp_path: Path) -> None:
     assert not path.exists()
     path.touch()
     assert remove_if_free(path) and not remove_if_free(path)
+
+
+def test_case_45_a_renewed_lease_outlives_its_first_end_and_nobody_takes_it_over(world: World) -> None:
+    """Work of more than one lease, and a worker that starts in the middle: one execution, one attempt."""
+    plan = world.submit(draft("a", *world.say("a", "sleep 6")))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a")
+    time.sleep(1)
+    worker = world.worker(jobs=1)
+    world.until_ended(plan, 15)
+    assert world.order(plan, "a").state == "applied"
+    assert world.ran() == ["a"] and len(world.attempts(plan, "a")) == 1
+    assert worker.status().claimed == 0
+    assert other.stdin is not None
+    other.stdin.close()
+    assert other.wait(10) == 0
+    world.check()

@@ -65,10 +65,11 @@ _UNPROVEN: Final = object()
 _ELEMENT_BYTES_MIN: Final = 1  # the element `0`; commas are left out, there is one less of them
 _MEMBER_BYTES_MIN: Final = 4  # `"":0`
 
-# A number that may lie outside +-(2^53 - 1): 17 characters, or 16 of which the first is a 9. In an object
-# the first pattern finds it, in an array too the second, slower, since it has no single byte to look for.
-_BIG_MEMBER = re.compile(rb":(?:9|[-1-8][0-9])[0-9]{15}")
-_BIG_ELEMENT = re.compile(rb"[:\[,](?:9|[-1-8][0-9])[0-9]{15}")
+# A number that may lie outside +-(2^53 - 1): 17 characters, or 16 of which the first is a 9; as a member of an
+# object, as an array's first element and as a later one. A pattern that begins with a single byte is found fast.
+_BIG_MEMBER = re.compile(rb":(?:9|[-1-8][0-9])[0-9]{15}").search
+_BIG_FIRST = re.compile(rb"\[(?:9|[-1-8][0-9])[0-9]{15}").search
+_BIG_LATER = re.compile(rb",(?:9|[-1-8][0-9])[0-9]{15}").search
 _BACKSLASH: Final = ord("\\")
 _BEYOND_BMP = re.compile(rb"[\xf0-\xf4]")
 
@@ -106,7 +107,8 @@ def encode_trusted(struct: msgspec.Struct) -> bytes:
         return encode(struct)
     if (
         (_BACKSLASH in data and b"\\u0000" in data)
-        or facts.find_big_integer(data)
+        or _BIG_MEMBER(data)
+        or (facts.has_integer_elements and (_BIG_FIRST(data) or _BIG_LATER(data)))
         or (facts.has_free_keys and not data.isascii() and _BEYOND_BMP.search(data))
         or len(data) > BYTES_MAX
     ):
@@ -287,13 +289,13 @@ def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
 class _Facts:
     """What one look at a type tells about all values of it."""
 
-    __slots__ = ("depth", "find_big_integer", "foreign", "has_free_keys", "slow_path_reason")
+    __slots__ = ("depth", "foreign", "has_free_keys", "has_integer_elements", "slow_path_reason")
 
     def __init__(self) -> None:
         self.foreign: str | None = None
         self.slow_path_reason: str | None = None
         self.has_free_keys = False
-        self.find_big_integer = _BIG_MEMBER.search
+        self.has_integer_elements = False
         self.depth = 0
 
     def visit(self, info: inspect.Type, where: str, open_types: tuple[inspect.Type, ...]) -> None:
@@ -324,8 +326,7 @@ class _Facts:
         elif isinstance(info, inspect.ListType | inspect.VarTupleType | inspect.TupleType):
             items = info.item_types if isinstance(info, inspect.TupleType) else (info.item_type,)
             for item in items:
-                if _admits_integer(item):
-                    self.find_big_integer = _BIG_ELEMENT.search
+                self.has_integer_elements = self.has_integer_elements or _admits_integer(item)
                 self.visit(item, where, open_types)
         else:
             self.foreign = f"{where} is a {type(info).__name__}, which has no canonical form"

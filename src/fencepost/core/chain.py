@@ -18,14 +18,14 @@ from fencepost.core.ids import sha256_of
 from fencepost.core.records import FORMAT, KIND_OF, KINDS, Record, Span, Stamp
 
 
-class Link(NamedTuple):
+class Link(msgspec.Struct, frozen=True, gc=False):
     """Where a chain stands: the last record's sequence number and digest, (0, "") before the first."""
 
     seq: int
     digest: str
 
 
-class Sealed(NamedTuple):
+class Sealed(msgspec.Struct, frozen=True, gc=False):
     """One record ready to be stored."""
 
     seq: int
@@ -54,29 +54,31 @@ def seal(where: Where, link: Link, facts: Sequence[Fact], stamp: Stamp) -> list[
     """Seal the facts of one batch, which follow on `link` without a gap."""
     sealed: list[Sealed] = []
     prev = link.digest
-    span = Span(first=facts[0].seq, count=len(facts)) if facts else Span(first=0, count=0)
-    for place, fact in enumerate(facts):
-        if fact.seq != link.seq + 1 + place:
-            raise ValueError(f"record {fact.seq} does not follow on {link.seq + place}")
-        kind = KIND_OF[type(fact.body)]
+    scope, stream, epoch = where
+    first = link.seq + 1
+    span = Span(first=first, count=len(facts))
+    for expected, (seq, subject, version, body) in enumerate(facts, first):
+        if seq != expected:
+            raise ValueError(f"record {seq} does not follow on {expected - 1}")
+        kind = KIND_OF[type(body)]
         record = kind.record(
             v=FORMAT,
-            scope=where.scope,
-            stream=where.stream,
-            epoch=where.epoch,
-            seq=fact.seq,
+            scope=scope,
+            stream=stream,
+            epoch=epoch,
+            seq=seq,
             batch=span,
             prev=prev,
             kind=kind.name,
             kind_version=kind.version,
-            subject=fact.subject,
-            subject_version=fact.subject_version,
-            body=fact.body,
-            command=stamp if place == 0 else None,
+            subject=subject,
+            subject_version=version,
+            body=body,
+            command=stamp if seq == first else None,
         )
         data = encode_trusted(record)
         prev = sha256_of(data)
-        sealed.append(Sealed(fact.seq, data, prev))
+        sealed.append(Sealed(seq, data, prev))
     return sealed
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from fencepost.core.records.plan import Acceptance, Retry
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -278,7 +278,7 @@ AnyValue = (
 )
 
 _DECODER: msgspec.json.Decoder[AnyValue] = msgspec.json.Decoder(AnyValue, strict=True)
-_ENCODER = msgspec.json.Encoder(order="sorted")
+_ENCODER = msgspec.json.Encoder(order="deterministic")  # fields as declared, keys of maps sorted
 
 
 def encode_value(value: Value) -> bytes:

@@ -76,6 +76,7 @@ class Group:
         self._rows = dict(known)
         self._new_rows: list[CommandRow] = []
         self._answers: list[tuple[Ticket, Receipt | Exception]] = []
+        self._has_observed = False
         self.view = GroupView(transaction, tools.stream, tools.memory)
         self.link = Link(head.seq, head.digest)
         self.records: list[Sealed] = []
@@ -109,17 +110,17 @@ class Group:
         row = self._rows.get(request.key)
         if row is not None:
             return self._replay(ticket, row), [], NOTHING
-        if type(request.command) in NEEDS_CLOCK:
+        if not self._has_observed and type(request.command) in NEEDS_CLOCK:
             self._observe()
         decided = decide(self.view, request, self._given(request, ticket.seed), self.link.seq + 1)
         if decided.refusal is not None and not decided.refusal.reason.durable and _only_decisions(decided.facts):
             # A refusal that may pass binds nobody: nothing is written, and its key stays free to be tried again.
-            decided = decided._replace(facts=())
+            decided = msgspec.structs.replace(decided, facts=())
         if self.records and len(self.records) + len(decided.facts) > self._tools.limits.group_records_max:
             return None
         sealed, refusal = self._sealed(request, ticket.digest, decided)
         if refusal is not None:
-            decided = decided._replace(facts=(), refusal=refusal, result={})
+            decided = msgspec.structs.replace(decided, facts=(), refusal=refusal, result={})
         receipt = Receipt(
             key=request.key,
             sequence=sealed[-1].seq if sealed else self.link.seq,
@@ -142,10 +143,14 @@ class Group:
         return Given(ids, self._tools.limits, questions.digests, questions.rulings, identities.prover)
 
     def _observe(self) -> None:
-        """Run the sampler's command first when the last accepted observation is too old for the next one."""
+        """Run the sampler's command first when the last accepted observation is too old for the next one.
+
+        Once for each group: it has one moment, so that a second look could find nothing else.
+        """
         clock = self.view.get(CLOCK)
         if not isinstance(clock, ClockState):
             return
+        self._has_observed = True
         now = self._moment.reading
         source = clock.sources.get(now.source)
         if (
@@ -194,7 +199,7 @@ class Group:
             clock=clock.last_seq if isinstance(clock, ClockState) else 0,
         )
         sealed = seal(self._where, self.link, facts, stamp)
-        if any(len(record.data) > limits.record_bytes_max for record in sealed):
+        if max([len(record.data) for record in sealed]) > limits.record_bytes_max:
             return [], _too_large("a record", f"{limits.record_bytes_max} bytes")
         return sealed, None
 

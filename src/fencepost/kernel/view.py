@@ -8,11 +8,11 @@ remembered one that might be old, and a subject is created only at version 1, so
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.core.chain import open_record
-from fencepost.core.decide import Decided
+from fencepost.core.decide import Decided, Seen
 from fencepost.core.evolve import Edge
 from fencepost.core.index import Row, difference
 from fencepost.core.machines import CorruptHistory
@@ -65,26 +65,19 @@ class GroupView:
         self._stream = stream
         self._known = memory.values
         self._known_bodies = memory.bodies
-        self._absent: set[str] = set()
+        self._seen = Seen(self._look_up)
+        self.get: Callable[[str], Any | None] = self._seen.__getitem__
         self.changed: dict[str, Any] = {}
         self.bodies: dict[int, Body] = {}
         self.edges_new: list[Edge] = []
         self._index: dict[str, dict[str, Row | None]] = {}
 
-    def get(self, subject: str) -> Any | None:
-        value = self.changed.get(subject)
+    def _look_up(self, subject: str) -> Any | None:
+        value = self._known.get(subject)
         if value is None:
-            value = self._known.get(subject)
-            if value is None and subject not in self._absent:
-                value = self._load(subject)
-        return value
-
-    def _load(self, subject: str) -> Any | None:
-        row = self._reads.states(self._stream, (subject,)).get(subject)
-        if row is None:
-            self._absent.add(subject)
-            return None
-        value = self._known[subject] = decode_value(row.data)
+            row = self._reads.states(self._stream, (subject,)).get(subject)
+            if row is not None:
+                value = self._known[subject] = decode_value(row.data)
         return value
 
     def due(
@@ -123,13 +116,14 @@ class GroupView:
 
     def merge(self, decided: Decided) -> None:
         """Take over what one command decided."""
+        seen, changed, index = self._seen, self.changed, self._index
         for subject, value in decided.values.items():
-            put, delete = difference(self.get(subject), value)
+            put, delete = difference(seen[subject], value)
             for row in put:
-                self._index.setdefault(row.stage, {})[subject] = row
+                index.setdefault(row.stage, {})[subject] = row
             for stage, name in delete:
-                self._index.setdefault(stage, {})[name] = None
-            self.changed[subject] = value
+                index.setdefault(stage, {})[name] = None
+            changed[subject] = seen[subject] = value
         for fact in decided.facts:
             self.bodies[fact.seq] = fact.body
         self.edges_new.extend(decided.edges)

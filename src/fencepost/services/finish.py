@@ -20,7 +20,7 @@ from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import AttemptState
 from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import FencepostError, StorageError, StorageFull
+from fencepost.ports.errors import FencepostError, StorageFull
 from fencepost.ports.executor import STOP_GRACE_US, Ended, Job, Running
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.means import Means, estimated_now_us, is_locked, try_lock
@@ -51,7 +51,7 @@ class Finisher:
         self._worker = worker
         self._running: dict[str, Running] = {}
         self._mine: set[str] = set()
-        self._again_at: dict[str, float] = {}  # attempt -> when a finish that the store broke off may be tried again
+        self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
         self._lock = threading.Lock()
         self._draining = False
 
@@ -98,16 +98,18 @@ class Finisher:
 
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
         """Bring one reported result to its application. Returns the state of its order then, "" if it got none."""
+        state = ""
         with self._lock:
             self._mine.add(attempt)
         try:
-            return self._finish(attempt, kept)
-        except StorageError:
-            with self._lock:
-                self._again_at[attempt] = time.monotonic() + AGAIN_S
-            raise
+            state = self._finish(attempt, kept)
         finally:
-            self._forget(attempt)
+            with self._lock:
+                self._mine.discard(attempt)
+                self._again_at.pop(attempt, None)
+                if not state:
+                    self._again_at[attempt] = time.monotonic() + AGAIN_S
+        return state
 
     def _finish(self, attempt: str, kept: ResultFacts | None) -> str:
         with self._means.kernel.reader.look() as look:
@@ -126,7 +128,9 @@ class Finisher:
             command = self._verify(known, spec, facts, descriptor)
             if command is None:
                 return ""
-            self._means.issue("verifier", command)
+            # To verify again would cost more than to wait for a store that is away.
+            until_tick_us = self._means.reading().tick_us + self._means.kernel.limits.lease_us
+            self._means.insist([self._means.kernel.request("verifier", command)], until_tick_us)
         state: str = self._means.issue("reducer", ApplyResult(attempt=attempt)).result.get("state", "")
         return state
 
@@ -152,6 +156,8 @@ class Finisher:
         with self._means.kernel.reader.look() as look:
             rows = look.due(FINISH, limit=PAGE)
             if not rows:
+                with self._lock:
+                    self._again_at.clear()
                 return []
             orders = look.many([row.subject for row in rows])
             attempts = look.many([order.attempt for order in orders.values() if order.attempt])

@@ -65,7 +65,7 @@ class Worker:
         self.worker = IdSource(means.kernel.entropy.seed(), reading.utc_us).next("worker")
         self._leases = Leases(means, self.worker)
         self._finisher = Finisher(means, self.worker)
-        self._cleaner = Cleaner(means)
+        self._cleaner = Cleaner(means, self._take)
         self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner)
         self._recoverer = Recoverer(means, self.worker)
         self._upkeep = Upkeep(means)
@@ -182,9 +182,9 @@ class Worker:
         self._fruitless = 0 if looked else self._fruitless + 1
         self._look_at = 0.0 if looked else time.monotonic() + LOOK_S
         self._looked_token = token
-        if now >= self._sweep_at and not moved and not looked:
+        if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_S
-            self._upkeep.sweep()
+            self._cleaner.sweep(self._upkeep.sweep)
         return moved + looked
 
     def _safely(self, step: Callable[[], int]) -> int | None:
@@ -212,17 +212,15 @@ class Worker:
 
     def _sleep(self, ticket: int, token: int) -> int:
         """Sleep until a hint, a due time, or the safety look finds that somebody has written."""
-        reader = self._means.kernel.reader
+        wakeups, reader = self._means.kernel.wakeups, self._means.kernel.reader
+        if self._looked_token != token:
+            # Somebody wrote since the last look at everything: the next one is not far, whatever falls due.
+            wakeups.wait(ticket, max(self._look_at - time.monotonic(), 0.0) + 0.001)
+            return 0
         until = time.monotonic() + self._until_due_s()
         while not self._stop.is_set():
-            now = time.monotonic()
-            wait_s = min(until - now, IDLE_S)
-            if self._looked_token != token:
-                # Somebody wrote since the last look at everything: the next one is not far.
-                wait_s = min(wait_s, max(self._look_at - now, 0.0) + 0.001)
-            if self._means.kernel.wakeups.wait(ticket, max(wait_s, 0.0)):
-                break
-            if time.monotonic() >= until or self._looked_token != token or reader.change_token() != token:
+            wait_s = max(min(until - time.monotonic(), IDLE_S), 0.0)
+            if wakeups.wait(ticket, wait_s) or time.monotonic() >= until or reader.change_token() != token:
                 break
         return 0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fencepost.core import commands as c
 from fencepost.core.decide import admit, authority, claim, clock, dispatch, finish, recover, retry, revise
-from fencepost.core.decide.batch import Batch, Decided, Given, View
+from fencepost.core.decide.batch import Batch, Decided, Given, Seen, View
 from fencepost.core.reasons import Refusal
 
 _Step = Callable[[Batch, Any], Decided | Refusal]
@@ -55,23 +55,23 @@ def decide(view: View, request: c.Request, given: Given, next_seq: int) -> Decid
     batch = Batch(view, given, next_seq)
     command = request.command
     if isinstance(command, c.OpenScope):
-        return _closed(batch, authority.open_scope(batch, command), "")
-    decision, refusal = authority.authorize(batch, request)
+        return _closed(batch, authority.open_scope(batch, command))
+    batch.decision, refusal = authority.authorize(batch, request)
     if refusal is not None:
-        return batch.decided({}, refusal, decision)
+        return batch.decided({}, refusal)
     step = _STEPS.get(type(command))
     outcome = step(batch, command) if step is not None else _WITH_REQUEST[type(command)](batch, request, command)
-    return _closed(batch, outcome, decision)
+    return _closed(batch, outcome)
 
 
-def _closed(batch: Batch, outcome: Decided | Refusal, decision: str) -> Decided:
+def _closed(batch: Batch, outcome: Decided | Refusal) -> Decided:
     if isinstance(outcome, Refusal):
-        return batch.decided({}, outcome, decision)
+        return batch.decided({}, outcome)
     most = batch.given.limits.batch_records_max
     if len(outcome.facts) > most:
         detail = {"subject": "the batch of this command", "bound": f"{most} records"}
-        return Decided((), {}, (), {}, decision, Refusal(code="too_large", detail=detail))
-    return outcome._replace(decision=decision)
+        return Decided((), {}, (), {}, batch.decision, Refusal(code="too_large", detail=detail))
+    return outcome
 
 
-__all__ = ["Batch", "Decided", "Given", "View", "decide"]
+__all__ = ["Batch", "Decided", "Given", "Seen", "View", "decide"]

@@ -41,7 +41,7 @@ def submit_plan(batch: Batch, request: Request, command: SubmitPlan) -> Decided 
     order = _sorted(command.orders)
     if isinstance(order, Refusal):
         return order
-    names = {draft.task: batch.given.ids.next("order") for draft in command.orders}
+    names = {draft.task: batch.name("order") for draft in command.orders}
     holds = _holds(batch, command)
     if isinstance(holds, Refusal):
         return holds
@@ -142,7 +142,7 @@ def _write_plan(
     names: Mapping[str, str],
     holds: Sequence[Shares],
 ) -> Decided:
-    plan = batch.given.ids.next("plan")
+    plan = batch.name("plan")
     writer = Specs(batch, request, plan)
     bodies: list[WorkOrderSpec | None] = [None] * len(command.orders)
     for place in order:
@@ -190,7 +190,7 @@ def submit_order(batch: Batch, request: Request, command: SubmitOrder) -> Decide
     refusal = draft_refusal(draft, batch.given.limits, "/order") or impossible(draft, hold, above, "/order")
     if refusal is not None:
         return refusal
-    order = batch.given.ids.next("order")
+    order = batch.name("order")
     batch.emit(order, Specs(batch, request, None).spec(draft, 0, order, hold, {}))
     place(batch, order)
     return batch.decided({"order": order, "version": ending.order_of(batch, order).version})

@@ -6,12 +6,12 @@ what `decide` allows, `evolve` has accepted already. A refusal before the first 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from fencepost.core.evolve import Edge, Fact, evolve
+from fencepost.core.evolve import Edge, Edit, Fact, evolve
 from fencepost.core.ids import IdSource
 from fencepost.core.index import Row
 from fencepost.core.limits import Limits
@@ -44,7 +44,7 @@ class View(Protocol):
         ...
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True, gc=False):
     """Everything that a decision needs and cannot know by itself. The same `given` gives the same decision."""
 
     ids: IdSource
@@ -54,7 +54,7 @@ class Given(NamedTuple):
     prover: str  # principal that proves deadlines
 
 
-class Decided(NamedTuple):
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a command: records, and what its caller is told. A durable refusal has both."""
 
     facts: Sequence[Fact]
@@ -69,31 +69,51 @@ V = TypeVar("V", bound=Value)
 T = TypeVar("T", bound=Body)
 
 
+class Seen(dict[str, Any]):
+    """Subjects that were looked up, each asked of what lies below only once; None for those that do not exist."""
+
+    __slots__ = ("_look_up",)
+
+    def __init__(self, look_up: Callable[[str], Any | None]) -> None:
+        super().__init__()
+        self._look_up = look_up
+
+    def __missing__(self, subject: str) -> Any | None:
+        value = self[subject] = self._look_up(subject)
+        return value
+
+
 class Batch:
     """One command's records in the making, folded as they come."""
 
     def __init__(self, view: View, given: Given, next_seq: int) -> None:
         self._view = view
+        self._seen = Seen(view.get)
+        # The state as this batch has left it. A command looks at its subjects some thirty times.
+        self.get: Callable[[str], Any | None] = self._seen.__getitem__
         self.given = given
         self.next_seq = next_seq
+        self.decision = ""  # digest of the decision that permits the command
         self.facts: list[Fact] = []
         self.values: dict[str, Value] = {}
         self.edges: list[Edge] = []
         self.fanout_left = given.limits.fanout_per_batch  # dependents that this batch may still tell
 
-    def get(self, subject: str) -> Any | None:
-        value = self.values.get(subject)
-        return value if value is not None else self._view.get(subject)
+    def name(self, prefix: str) -> str:
+        """A new identifier. Nobody has it yet, so that the store need not be asked; a replay looks all the same."""
+        name = self.given.ids.next(prefix)
+        self._seen[name] = None
+        return name
 
     def put(self, subject: str, value: Value) -> None:
-        self.values[subject] = value
+        self.values[subject] = self._seen[subject] = value
 
     def add_edge(self, edge: Edge) -> None:
         self.edges.append(edge)
 
     def find(self, subject: str, kind: type[V]) -> V | None:
         """The subject if it exists and is of this kind; a caller's wrong id is not an error here."""
-        value = self.get(subject)
+        value = self._seen[subject]
         return value if isinstance(value, kind) else None
 
     def due(
@@ -121,7 +141,7 @@ class Batch:
 
     def fact(self, subject: str, body: Body) -> Fact:
         """The next record of this batch, if it is about `subject` and says `body`."""
-        known = self.get(subject)
+        known = self._seen[subject]
         version = 1 if known is None else known.version + 1
         return Fact(self.next_seq + len(self.facts), subject, version, body)
 
@@ -132,9 +152,15 @@ class Batch:
         self.facts.append(fact)
         return fact
 
+    def keep(self, edit: Edit, body: Body) -> None:
+        """Add the record that `edit` has folded, with `body` as its last word, instead of folding it again."""
+        edit.fact = edit.fact._replace(body=body)
+        edit.close()
+        self.facts.append(edit.fact)
+
     @property
     def clock(self) -> ClockState:
-        value = self.get(CLOCK)
+        value = self._seen[CLOCK]
         if not isinstance(value, ClockState):
             raise LookupError("the scope has no clock yet")
         return value
@@ -143,8 +169,8 @@ class Batch:
     def now_us(self) -> int:
         return self.clock.logical_us
 
-    def decided(self, result: Mapping[str, Any], refusal: Refusal | None = None, decision: str = "") -> Decided:
-        return Decided(self.facts, self.values, self.edges, result, decision, refusal)
+    def decided(self, result: Mapping[str, Any], refusal: Refusal | None = None) -> Decided:
+        return Decided(self.facts, self.values, self.edges, result, self.decision, refusal)
 
 
 def wire(value: Any) -> Any:

@@ -136,8 +136,8 @@ def held_elsewhere(batch: Batch, order: OrderState, amounts: dict[str, int]) -> 
 
 def _write(batch: Batch, order: OrderState, worker: WorkerState, amounts: dict[str, int]) -> dict[str, Any]:
     limits = batch.given.limits
-    attempt = batch.given.ids.next("attempt")
-    hold = batch.given.ids.next("hold")
+    attempt = batch.name("attempt")
+    hold = batch.name("hold")
     generation = order.generation + 1
     deadline_us = batch.now_us + limits.reservation_us
     batch.emit(

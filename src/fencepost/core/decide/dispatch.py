@@ -168,9 +168,9 @@ def _overdrawn(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusa
     held = ending.hold_of(batch, attempt).held
     for subject in order.accounts:
         account = ending.account_of(batch, subject)
-        short = [name for name in sorted(held) if held[name] and (available(account, name) or 0) < 0]
+        short = [name for name in held if held[name] and (available(account, name) or 0) < 0]
         if short:
-            return Refusal(code="budget_held", detail={"account": subject, "dimension": ", ".join(short)})
+            return Refusal(code="budget_held", detail={"account": subject, "dimension": ", ".join(sorted(short))})
     return None
 
 
@@ -188,16 +188,18 @@ def handed_files(batch: Batch, order: OrderState) -> dict[str, ArtifactRef]:
 
 
 def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | None:
-    kind = f"{command.executor}/{command.executor_version}"
-    known = (command.executor, command.executor_version) in EXECUTOR_CEILINGS
-    if kind != order.terms.work_kind or not known or command.mode not in MODE_CEILINGS:
+    if (
+        f"{command.executor}/{command.executor_version}" != order.terms.work_kind
+        or (command.executor, command.executor_version) not in EXECUTOR_CEILINGS
+        or command.mode not in MODE_CEILINGS
+    ):
         detail = {"subject": order.order, "executor": order.terms.work_kind}
         return Refusal(code="executor_unsupported", field="/executor", detail=detail)
     if command.extensions:
         name = min(command.extensions)
         return Refusal(code="extension_unregistered", field="/extensions", detail={"extension": name})
     wanted = handed_files(batch, order) if order.terms.handed else {}
-    if {ref.path: ref for ref in command.handed} != wanted or len(command.handed) != len(wanted):
+    if len(command.handed) != len(wanted) or {ref.path: ref for ref in command.handed} != wanted:
         return Refusal(code="spec_mismatch", field="/handed", detail={"subject": order.order})
     if command.input_set != input_set(order.terms.input_set, command.handed):
         return Refusal(code="spec_mismatch", field="/input_set", detail={"subject": order.order})
@@ -209,12 +211,9 @@ def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | N
 
 def fence_refusal(batch: Batch, attempt: AttemptState, fence: int) -> Refusal | None:
     """Is this fence live? The one answer that renewals, events and reports share: a stale worker changes nothing."""
-    stale = Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
-    if attempt.fence != fence or attempt.state not in LIVE:
-        return stale
-    if has_lapsed(batch.clock, attempt.lease_us):
-        return stale
-    return None
+    if attempt.fence == fence and attempt.state in LIVE and not has_lapsed(batch.clock, attempt.lease_us):
+        return None
+    return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
 
 
 def renew(batch: Batch, command: RenewLeases) -> Decided | Refusal:

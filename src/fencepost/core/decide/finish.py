@@ -306,9 +306,9 @@ def _write_application(
         failure=verdict.failure,
         backoff=backoff,
     )
-    # Applied in a working copy first, which is thrown away: the record names the digest of what it leads to.
-    projection = application_projection(Edit(batch, batch.fact(order.order, body)), body)
-    batch.emit(order.order, replace(body, projection=projection))
+    # Folded before it is whole: the record names the digest of what it leads to.
+    edit = Edit(batch, batch.fact(order.order, body))
+    batch.keep(edit, replace(body, projection=application_projection(edit, body)))
     ending.tell(batch, order.order)
     after = ending.order_of(batch, order.order)
     return batch.decided(

@@ -44,7 +44,7 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
     chosen = _closure(batch, order) if command.with_dependents else [order.order]
     if isinstance(chosen, Refusal):
         return chosen
-    new = {old: batch.given.ids.next("order") for old in chosen}
+    new = {old: batch.name("order") for old in chosen}
     for old in chosen:
         _replace(batch, ending.order_of(batch, old), new)
     made = [{"order": new[old], "replaces": old} for old in chosen]

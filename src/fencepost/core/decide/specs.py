@@ -211,5 +211,5 @@ class Specs:
 
 def sealed_spec(body: WorkOrderSpec) -> WorkOrderSpec:
     """Name the spec by the digest of all of it: the body with its contract digest in the place of its own."""
-    drafted = msgspec.structs.replace(body, spec=body.contract)
+    drafted = body if body.spec == body.contract else msgspec.structs.replace(body, spec=body.contract)
     return msgspec.structs.replace(drafted, spec=sha256_of(encode_trusted(drafted)))

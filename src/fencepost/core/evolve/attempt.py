@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.amounts import plus
 from fencepost.core.canonical import encode_trusted
-from fencepost.core.evolve.edit import Edit, book, claim_revision, move_attempt, move_order, require_verdict
+from fencepost.core.evolve.edit import Edit, book, claim_digest, claim_revision, move_attempt, move_order, require_verdict
 from fencepost.core.ids import sha256_of
 from fencepost.core.machines import BUDGET_HOLD, LIVE, CorruptHistory
 from fencepost.core.records import attempt, budget
@@ -34,15 +34,20 @@ def attempt_reservation(edit: Edit, body: attempt.AttemptReservation) -> None:
     order = edit.need(body.order, OrderState)
     if body.generation != order.generation + 1 or body.ordinal != order.ordinal + 1:
         raise CorruptHistory(f"record {edit.fact.seq}: generation or ordinal of {order.order} is not the next")
-    edit.require(body.fence == body.generation, f"the fence of {name} is not its generation")
-    edit.require(
-        (body.plan, body.spec, body.order_version, body.accounts)
-        == (order.plan, order.spec, order.version, order.accounts),
-        f"{name} is reserved for another version of {order.order}",
-    )
+    if body.fence != body.generation:
+        raise edit.corrupt(f"the fence of {name} is not its generation")
+    if (body.plan, body.spec, body.order_version, body.accounts) != (
+        order.plan,
+        order.spec,
+        order.version,
+        order.accounts,
+    ):
+        raise edit.corrupt(f"{name} is reserved for another version of {order.order}")
     worker = edit.need(body.worker, WorkerState)
-    edit.require((body.host, body.boot_id) == (worker.host, worker.boot_id), f"{name} is held by another host")
-    edit.require(body.amounts.get("attempts") == 1, f"{name} does not hold exactly one attempt")
+    if body.host != worker.host or body.boot_id != worker.boot_id:
+        raise edit.corrupt(f"{name} is held by another host")
+    if body.amounts.get("attempts") != 1:
+        raise edit.corrupt(f"{name} does not hold exactly one attempt")
     require_verdict(edit, order, "holds")
     born = AttemptState(
         version=1,
@@ -58,13 +63,12 @@ def attempt_reservation(edit: Edit, body: attempt.AttemptReservation) -> None:
         host=body.host,
         boot_id=body.boot_id,
         hold=body.hold,
-        claim="",
+        claim=claim_digest("", name, body.worker, body.fence, "reserved", body.activation_deadline_us),
         reserved_us=edit.now_us,
         activation_deadline_us=body.activation_deadline_us,
         reservation_seq=edit.fact.seq,
     )
     edit.create(name, born)
-    edit.change(name, born, claim=claim_revision("", born))
     edit.create(
         body.hold,
         HoldState(
@@ -105,11 +109,10 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
         descriptor_seq=edit.fact.seq,
     )
     order = edit.need(body.order, OrderState)
-    edit.require(
-        (order.attempt, order.spec) == (known.attempt, body.spec) and known.worker == body.worker,
-        f"{known.attempt} is activated for another order, spec or worker",
-    )
-    edit.require(body.lease_from_us == edit.now_us < body.lease_until_us, f"the lease of {known.attempt} is not new")
+    if order.attempt != known.attempt or order.spec != body.spec or known.worker != body.worker:
+        raise edit.corrupt(f"{known.attempt} is activated for another order, spec or worker")
+    if not body.lease_from_us == edit.now_us < body.lease_until_us:
+        raise edit.corrupt(f"the lease of {known.attempt} is not new")
     move_order(edit, order, "active", "attempt_running")
     hold = edit.need(known.hold, HoldState)
     held = edit.less(hold.held, _ONE_ATTEMPT, known.hold)
@@ -130,8 +133,8 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
 
 def attempt_event(edit: Edit, body: attempt.AttemptEvent) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
-    live = known.fence == body.fence and known.order == body.order and known.state in LIVE
-    edit.require(live, f"{known.attempt} speaks under a stale fence")
+    if known.fence != body.fence or known.order != body.order or known.state not in LIVE:
+        raise edit.corrupt(f"{known.attempt} speaks under a stale fence")
     if body.family == "execution_started" and known.state == "leased":
         move_attempt(edit, known, "running", "attempt_running")
     else:
@@ -144,10 +147,8 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     order = edit.need(body.order, OrderState)
     if known.fence != body.fence or order.attempt != known.attempt or known.state not in LIVE:
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
-    edit.require(
-        (body.spec, body.claim, body.facts.input_set) == (order.spec, known.claim, known.input_set),
-        f"{known.attempt} reports on another spec, claim or input set",
-    )
+    if body.spec != order.spec or body.claim != known.claim or body.facts.input_set != known.input_set:
+        raise edit.corrupt(f"{known.attempt} reports on another spec, claim or input set")
     waits = body.facts.outcome == "succeeded" and order.terms.accept.verify
     reason = "waiting_for_verification" if waits else "waiting_for_reduction"
     move_attempt(edit, known, "result_reported", reason, result_seq=edit.fact.seq, result=body.facts_digest)
@@ -196,17 +197,17 @@ def application_projection(edit: Edit, body: attempt.ResultApplication) -> str:
     known = edit.need(body.attempt, AttemptState)
     order_target, attempt_target = _APPLIED[body.decision]
     checked = body.checked
-    edit.require(
+    if not (
         order.attempt == known.attempt
-        and (order.version, order.spec) == (checked.order_version, checked.spec)
-        and (known.version, known.generation, known.input_set)
-        == (checked.attempt_version, checked.generation, checked.input_set),
-        f"the application of {known.attempt} rests on other versions",
-    )
-    edit.require(
-        (body.failure is None) == (body.decision == "applied") and (body.backoff is None) == (body.decision != "retry"),
-        f"the decision about {known.attempt} does not follow from its verdict",
-    )
+        and order.version == checked.order_version
+        and order.spec == checked.spec
+        and known.version == checked.attempt_version
+        and known.generation == checked.generation
+        and known.input_set == checked.input_set
+    ):
+        raise edit.corrupt(f"the application of {known.attempt} rests on other versions")
+    if (body.failure is None) != (body.decision == "applied") or (body.backoff is None) != (body.decision != "retry"):
+        raise edit.corrupt(f"the decision about {known.attempt} does not follow from its verdict")
     changes: dict[str, object] = {"result_seq": known.result_seq, "application_seq": edit.fact.seq}
     if body.decision != "applied":
         changes["failures"] = order.failures + 1
@@ -255,8 +256,8 @@ def attempt_moved(edit: Edit, body: attempt.AttemptMoved) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     if known.state != body.origin:
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} is {known.state}, not {body.origin}")
-    own_record = body.target in ("leased", "accepted") or (body.target == "result_reported" and known.state in LIVE)
-    edit.require(not own_record, f"{known.attempt} becomes {body.target} by another record")
+    if body.target in ("leased", "accepted") or (body.target == "result_reported" and known.state in LIVE):
+        raise edit.corrupt(f"{known.attempt} becomes {body.target} by another record")
     if body.target == "expired_no_effect":
         edit.require_proof("reservation_expiry", known.attempt, known.version)
     elif body.target == "lease_expired" and body.reason == "lease_expired":
@@ -278,16 +279,18 @@ def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
     BUDGET_HOLD.require(hold.state, "settled")
     if body.basis == "proved_deadline":
         edit.require_proof("unsettled_hold", hold.hold, hold.version)
-    edit.require(not set(body.receipts) & set(hold.receipts), f"a receipt of {hold.hold} is booked twice")
+    if not set(body.receipts).isdisjoint(hold.receipts):
+        raise edit.corrupt(f"a receipt of {hold.hold} is booked twice")
     if body.credited:
         order = edit.need(hold.order, OrderState)
         edit.change(order.order, order, yields=order.yields + 1)
+    charged = plus(hold.charged, body.charged)
     edit.change(
         hold.hold,
         hold,
         state="settled",
         held={},
-        charged=edit.less(plus(hold.charged, body.charged), body.credited, hold.hold),
+        charged=edit.less(charged, body.credited, hold.hold) if body.credited else charged,
         basis=body.basis,
         receipts=(*hold.receipts, *body.receipts),
     )

@@ -100,11 +100,10 @@ class Edit:
         return self.need(CLOCK, ClockState).logical_us
 
     def find(self, subject: str) -> Any | None:
-        value = self._touched.get(subject)
-        return value if value is not None else self._look_up(subject)
+        return self._touched.get(subject) or self._look_up(subject)
 
     def need(self, subject: str, kind: type[V]) -> V:
-        value = self.find(subject)
+        value = self._touched.get(subject) or self._look_up(subject)
         if not isinstance(value, kind):
             raise CorruptHistory(f"record {self.fact.seq}: {subject} is no {kind.__name__}")
         return value
@@ -126,12 +125,11 @@ class Edit:
         self._edges.append(edge)
 
     def close(self) -> None:
-        own = self._touched.get(self.fact.subject)
-        if own is None or own.version != self.fact.subject_version:
+        _, subject, version, _ = self.fact
+        own = self._touched.get(subject)
+        if own is None or own.version != version:
             found = own.version if own is not None else None
-            raise CorruptHistory(
-                f"record {self.fact.seq}: {self.fact.subject} is at version {found}, not {self.fact.subject_version}"
-            )
+            raise self.corrupt(f"{subject} is at version {found}, not {version}")
         put = self._fold.put
         for subject, value in self._touched.items():
             put(subject, value)
@@ -141,34 +139,47 @@ class Edit:
 
 def claim_revision(previous: str, attempt: AttemptState) -> str:
     """Digest of a claim's revision: each names the one before, so that a token can be checked in full (C2)."""
-    facts = (
-        previous,
-        attempt.attempt,
-        attempt.worker,
-        str(attempt.fence),
-        attempt.state,
-        str(attempt.lease_us or attempt.activation_deadline_us),
-    )
-    return sha256_of("|".join(facts).encode())
+    ends_us = attempt.lease_us or attempt.activation_deadline_us
+    return claim_digest(previous, attempt.attempt, attempt.worker, attempt.fence, attempt.state, ends_us)
+
+
+def claim_digest(previous: str, attempt: str, worker: str, fence: int, state: str, ends_us: int) -> str:
+    """The same of an attempt that is not written down yet. `ends_us` is its lease's end, else its deadline."""
+    return sha256_of(f"{previous}|{attempt}|{worker}|{fence}|{state}|{ends_us}".encode())
 
 
 def move_attempt(edit: Edit, attempt: AttemptState, target: str, reason: str, **changes: Any) -> AttemptState:
     """Move an attempt along its table and revise its claim."""
+    name = attempt.attempt
     ATTEMPT.require(attempt.state, target)
     _require_reason(edit, ATTEMPT, target, reason)
     if target == "reconciling":
         order = edit.need(attempt.order, OrderState)
-        edit.require(order.effect_open or order.effect_applied, f"{attempt.attempt} has no possible effect")
+        edit.require(order.effect_open or order.effect_applied, f"{name} has no possible effect")
     if not ATTEMPT.rows[target]:
         changes["ended_us"] = edit.now_us
-    moved = edit.change(attempt.attempt, attempt, state=target, reason=reason, **changes)
-    return edit.change(attempt.attempt, moved, claim=claim_revision(attempt.claim, moved))
+    ends_us = changes.get("lease_us") or attempt.lease_us or attempt.activation_deadline_us
+    claim = claim_digest(attempt.claim, name, attempt.worker, attempt.fence, target, ends_us)
+    return edit.change(name, attempt, state=target, reason=reason, claim=claim, **changes)
 
 
 def move_order(edit: Edit, order: OrderState, target: str, reason: str, **changes: Any) -> OrderState:
     """Move an order along its table, within the guards, and keep its plan's counts."""
     WORK_ORDER.require(order.state, target)
     _require_reason(edit, WORK_ORDER, target, reason)
+    # Guards speak of effects: without one they have nothing to say but that nothing is to be reconciled.
+    if order.effect_open or order.effect_applied or target == "reconciling":
+        _require_guards(edit, order, target, reason)
+    ends = target in ENDED
+    if ends:
+        changes["told_done"] = order.dependents == 0
+    moved = edit.change(order.order, order, state=target, reason=reason, moved_us=edit.now_us, **changes)
+    if ends and order.plan is not None:
+        _count_end(edit, moved)
+    return moved
+
+
+def _require_guards(edit: Edit, order: OrderState, target: str, reason: str) -> None:
     guard = order_guard(
         target,
         effect_open=order.effect_open,
@@ -176,18 +187,13 @@ def move_order(edit: Edit, order: OrderState, target: str, reason: str, **change
         after_effect_failure=reason != "cancelled_after_effect" and _fails_after_effect(order, target),
     )
     if guard is not None:
-        raise CorruptHistory(f"record {edit.fact.seq}: guard {guard} forbids {order.state} -> {target}")
-    if target in ENDED:
-        changes["told_done"] = order.dependents == 0
-    moved = edit.change(order.order, order, state=target, reason=reason, moved_us=edit.now_us, **changes)
-    if target in ENDED and order.plan is not None:
-        _count_end(edit, moved)
-    return moved
+        raise edit.corrupt(f"guard {guard} forbids {order.state} -> {target}")
 
 
 def require_verdict(edit: Edit, order: OrderState, verdict: Verdict) -> None:
     """The groups of an order are re-read whenever it moves on because of them (W15)."""
-    edit.require(verdict_of_all(order.groups) == verdict, f"the dependencies of {order.order} say otherwise")
+    if verdict_of_all(order.groups) != verdict:
+        raise edit.corrupt(f"the dependencies of {order.order} say otherwise")
 
 
 def _require_reason(edit: Edit, machine: Machine, target: str, reason: str) -> None:

@@ -127,10 +127,12 @@ def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
     order = edit.need(edit.fact.subject, OrderState)
     if order.state != body.origin:
         raise CorruptHistory(f"record {edit.fact.seq}: {order.order} is {order.state}, not {body.origin}")
-    edit.require(body.target not in _BY_OWN_RECORD, f"{order.order} becomes {body.target} by another record")
+    if body.target in _BY_OWN_RECORD:
+        raise edit.corrupt(f"{order.order} becomes {body.target} by another record")
     if body.target == "ready":
         require_verdict(edit, order, "holds")
-        edit.require(body.ready_us == edit.now_us, f"{order.order} is ready at another time than now")
+        if body.ready_us != edit.now_us:
+            raise edit.corrupt(f"{order.order} is ready at another time than now")
     elif body.target == "dependency_failed":
         require_verdict(edit, order, "fails")
     if body.reason == "backoff_over":
@@ -144,7 +146,8 @@ def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:
     if body.group >= len(order.groups):
         raise CorruptHistory(f"record {edit.fact.seq}: {order.order} has no dependency group {body.group}")
     member = edit.need(body.member, OrderState)
-    edit.require(member.state == body.outcome, f"{member.order} is {member.state}, not {body.outcome}")
+    if member.state != body.outcome:
+        raise edit.corrupt(f"{member.order} is {member.state}, not {body.outcome}")
     group = order.groups[body.group]
     if group.satisfied + group.unsatisfied >= group.total:
         raise CorruptHistory(f"record {edit.fact.seq}: every member of group {body.group} has ended already")

@@ -83,7 +83,10 @@ class SqliteReads:
 
     def states(self, stream: Stream, subjects: Sequence[str]) -> dict[str, StateRow]:
         number = self._number(stream)
-        rows = self._rows_of_many("state", ((number, subject) for subject in subjects))
+        if len(subjects) == 1:
+            rows = self._rows("state", number, subjects[0])
+        else:
+            rows = self._rows_of_many("state", [(number, subject) for subject in subjects])
         return {row.subject: row for row in map(StateRow._make, rows)}
 
     def state_page(self, stream: Stream, after: str, prefix: str, limit: int) -> list[StateRow]:
@@ -98,7 +101,7 @@ class SqliteReads:
 
     def commands(self, stream: Stream, keys: Sequence[str]) -> dict[str, CommandRow]:
         number = self._number(stream)
-        rows = self._rows_of_many("command", ((number, key) for key in keys))
+        rows = self._rows_of_many("command", [(number, key) for key in keys])
         return {row.key: row for row in map(CommandRow._make, rows)}
 
     def records(self, stream: Stream, after_seq: int, limit: int) -> list[StoredRecord]:

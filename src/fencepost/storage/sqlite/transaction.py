@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from fencepost.ports.journal import Append, EdgeRow, HeadMoved, IndexRow, StateRow, Stream
+from fencepost.ports.journal import Append, EdgeRow, Head, HeadMoved, IndexRow, StateRow, Stream
 from fencepost.storage.checks import SEQ_BITS, require_own, require_whole, written_once
 from fencepost.storage.sqlite.queries import QUERIES
 from fencepost.storage.sqlite.reads import SqliteReads
@@ -25,7 +25,17 @@ class SqliteTransaction(SqliteReads):
         super().__init__(connection, path, dict(numbers))
         self._committed_numbers = numbers
         self._stream = stream
+        self._head: Head | None = None
         self.is_broken = False
+
+    def head(self, stream: Stream) -> Head:
+        """As `Reads.head`. Nobody else moves the own stream's head meanwhile, so that it is read once."""
+        if stream != self._stream:
+            return super().head(stream)
+        self._require_open()
+        if self._head is None:
+            self._head = super().head(stream)
+        return self._head
 
     def append(self, group: Append) -> None:
         self._require_own(group.stream)
@@ -36,6 +46,7 @@ class SqliteTransaction(SqliteReads):
                 next_step="read the head again in a new transaction and decide again",
             )
         require_whole(group)
+        self._head = None
         with self._all_or_nothing():
             self._write_group(group)
 
@@ -45,10 +56,10 @@ class SqliteTransaction(SqliteReads):
         # A later row of one key replaces an earlier one, so that only the last is worth writing.
         states = {row.subject: row for row in group.states}
         puts = {(row.stage, row.subject): row for row in group.index_put}
-        self._write("record_insert", ((first_id + seq, data) for seq, data in group.records))
-        self._write("command_insert", ((number, *row) for row in group.commands))
+        self._write("record_insert", [(first_id + seq, data) for seq, data in group.records])
+        self._write("command_insert", [(number, *row) for row in group.commands])
         self._write_caches(number, states.values(), group.index_delete, puts.values(), group.edges)
-        self._write("stream_update", ((number, *group.head),))
+        self._write("stream_update", [(number, *group.head)])
 
     def replace_caches(
         self,
@@ -59,12 +70,13 @@ class SqliteTransaction(SqliteReads):
         edges: Sequence[EdgeRow],
     ) -> None:
         self._require_own(stream)
+        self._head = None
         with self._all_or_nothing():
             number = self._number_made(stream)
             for name in ("states_drop", "index_drop", "edges_drop"):
-                self._write(name, ((number,),))
+                self._write(name, [(number,)])
             self._write_caches(number, states, (), index, edges)
-            self._write("fold_version_update", ((number, fold_version),))
+            self._write("fold_version_update", [(number, fold_version)])
 
     def commit(self) -> None:
         self._require_open()
@@ -84,17 +96,18 @@ class SqliteTransaction(SqliteReads):
         puts: Iterable[IndexRow],
         edges: Iterable[EdgeRow],
     ) -> None:
-        self._write("state_put", ((number, *row) for row in states))
+        self._write("state_put", [(number, *row) for row in states])
         # Deletes come first: a row that is both deleted and put has been put.
-        self._write("index_delete", ((number, *key) for key in deletes))
+        self._write("index_delete", [(number, *key) for key in deletes])
         self._write(
             "index_put",
-            ((number, stage, subject, due, rank, group) for stage, group, due, rank, subject in puts),
+            [(number, stage, subject, due, rank, group) for stage, group, due, rank, subject in puts],
         )
-        self._write("edge_insert", ((number, *row) for row in edges))
+        self._write("edge_insert", [(number, *row) for row in edges])
 
-    def _write(self, name: str, values: Iterable[tuple[object, ...]]) -> None:
-        self._connection.executemany(QUERIES[name], values)
+    def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
+        if values:
+            self._connection.executemany(QUERIES[name], values)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
