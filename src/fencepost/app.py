@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -198,6 +198,7 @@ class App:
         return Worker(self.means(), jobs=jobs, plan=plan)
 
     def means(self) -> Means:
+        from fencepost.adapters.executors.environment import attempt_environment
         from fencepost.services.means import Means
 
         return Means(
@@ -206,11 +207,17 @@ class App:
             artifacts=self.artifacts,
             workspaces=self.workspaces,
             locks=self.home / "locks",
-            environment=self._environment,
+            environment=partial(
+                attempt_environment, base=self.environment, bin_folder=str(Path(sys.executable).parent)
+            ),
             base_environment=self.environment,
             read_log=self._read_log,
             schema_problems=_schema_problems,
+            sweep_partials=self._sweep_partials,
         )
+
+    def _sweep_partials(self) -> int:
+        return self.artifacts.sweep_partials() + self.packs.sweep_partials()
 
     def log(self, path: Path) -> LogView:
         """What is kept of a command's output at `path`, at any moment of its life."""
@@ -224,35 +231,6 @@ class App:
         finally:
             if self._executor is not None:
                 self._executor.close()
-
-    def _environment(
-        self,
-        names: Sequence[str],
-        *,
-        home: str,
-        temporary: str,
-        order: str,
-        attempt: str,
-        fence: int,
-        workspace: str,
-        repository: str,
-        params_path: str,
-    ) -> dict[str, str]:
-        from fencepost.adapters.executors.environment import attempt_environment
-
-        return attempt_environment(
-            names,
-            self.environment,
-            bin_folder=str(Path(sys.executable).parent),
-            home=home,
-            temporary=temporary,
-            order=order,
-            attempt=attempt,
-            fence=fence,
-            workspace=workspace,
-            repository=repository,
-            params_path=params_path,
-        )
 
     def _read_log(self, path: Path) -> tuple[int, bytes]:
         try:

@@ -29,9 +29,10 @@ from msgspec.structs import replace
 from fencepost.core.commands import GroupDraft, MemberDraft, OrderDraft, SubmitPlan
 from fencepost.core.ids import sha256_of
 from fencepost.kernel import replay
-from tests.bench import worlds
+from tests.bench import workers, worlds
 
 RUNS = 3
+ONCE_FROM = 100_000  # waiting orders: a store that takes minutes to fill is made once
 Document = dict[str, Any]
 
 
@@ -48,6 +49,8 @@ class Sizes:
         self.claims = 20 if quick else 300
         self.plan_orders = 200 if quick else 10_000
         self.starts = 1 if quick else 5
+        self.worker_orders = 4 if quick else 200
+        self.across = 2 if quick else 50
 
 
 def raw_sqlite(folder: Path, seconds: float) -> Document:
@@ -87,17 +90,18 @@ def counted(crew: worlds.Crew, lives: int) -> replay.Compared:
     return compared
 
 
-def lives_per_s(folder: Path, drive: Callable[[worlds.Crew, int], None], lives: int) -> tuple[float, float]:
-    """Return (lives a second, bytes of the closed store for each life)."""
+def lives_per_s(folder: Path, drive: Callable[[worlds.Crew, int], None], lives: int) -> Document:
+    """Return lives a second, processor time of a life in microseconds, and bytes of the closed store for each."""
     warm = min(lives, 64)
     with worlds.opened(folder) as kernel:
         crew = worlds.Crew(kernel)
         drive(crew, warm)
-        begun = time.perf_counter()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
         drive(crew, lives)
-        rate = lives / (time.perf_counter() - begun)
+        rate, cpu_s = lives / (time.perf_counter() - begun), time.process_time() - begun_cpu
         counted(crew, warm + lives)
-    return rate, (folder / "store.db").stat().st_size / (warm + lives)
+    size = (folder / "store.db").stat().st_size
+    return {"rate": rate, "cpu_us": cpu_s * 1e6 / lives, "bytes": size / (warm + lives)}
 
 
 def percentiles(samples: list[float]) -> Document:
@@ -120,20 +124,21 @@ def idle_ms(folder: Path, samples: int) -> Document:
     return percentiles(found)
 
 
-def reserve_us(folder: Path, waiting: int, samples: int) -> Document:
-    """One reservation out of so many waiting orders."""
+def with_waiting(folder: Path, waiting: int, samples: int) -> Document:
+    """One reservation out of so many waiting orders in microseconds, and the memory of a process that makes some."""
     found = []
     with worlds.opened(folder) as kernel:
         crew = worlds.Crew(kernel)
-        while waiting > 0:
-            waiting -= len(crew.do_many("human", [crew.submit()] * min(waiting, 1_000)))
+        left = waiting
+        while left > 0:
+            left -= len(crew.do_many("human", [crew.submit()] * min(left, 1_000)))
         for _ in range(samples):
             begun = time.perf_counter()
             reserved = crew.do("dispatcher", crew.reserve_next(1))["reservations"]
             found.append((time.perf_counter() - begun) * 1e6)
             if len(reserved) != 1:
                 raise RuntimeError("nothing was reserved")
-    return percentiles(found)
+    return {**percentiles(found), "rss_mb": rss_mb(folder)}
 
 
 def replay_rate(folder: Path, lives: int) -> float:
@@ -193,18 +198,13 @@ def cli_start_ms(starts: int) -> float | None:
     return statistics.median(found)
 
 
-def rss_mb_with_waiting(folder: Path, waiting: int) -> float:
-    """Peak resident memory of a fresh process that reserves from a store with so many waiting orders."""
-    with worlds.opened(folder) as kernel:
-        crew = worlds.Crew(kernel)
-        left = waiting
-        while left > 0:
-            left -= len(crew.do_many("human", [crew.submit()] * min(left, 1_000)))
+def rss_mb(folder: Path) -> float:
+    """Peak resident memory of a fresh process that makes fifty reservations in this store."""
     program = (
         "import sys; from pathlib import Path; from tests.bench import worlds\n"
         "with worlds.opened(Path(sys.argv[1])) as kernel:\n"
         "    crew = worlds.Crew(kernel)\n"
-        "    for _ in range(100): crew.do('dispatcher', crew.reserve_next(1))\n"
+        "    for _ in range(50): crew.do('dispatcher', crew.reserve_next(1))\n"
         # Not `ru_maxrss`, which starts with the peak of the process that this one was made from.
         "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
@@ -244,15 +244,23 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
     load_before = os.getloadavg()[0]
     raw = bench.medians(raw_sqlite, sizes.raw_s)
     rates: Document = {}
+    cpu_us: Document = {}
     bytes_per_life: list[float] = []
+    waits = {
+        count: bench.medians(with_waiting, count, sizes.claims)
+        if count < ONCE_FROM
+        else bench.fresh(with_waiting, count, sizes.claims)
+        for count in waiting
+    }
     for name, drive, lives in (
         ("one", worlds.one, sizes.one),
         ("crowd64", worlds.crowd, sizes.crowd),
         ("many", worlds.many, sizes.many),
     ):
-        found = [bench.fresh(lives_per_s, drive, lives) for _ in range(sizes.runs)]
-        rates[name] = statistics.median(rate for rate, _ in found)
-        bytes_per_life.append(statistics.median(size for _, size in found))
+        found = bench.medians(lives_per_s, drive, lives)
+        rates[name], cpu_us[name] = found["rate"], found["cpu_us"]
+        bytes_per_life.append(found["bytes"])
+    rates["worker"] = bench.median(workers.worker_rate, sizes.worker_orders)
     return {
         "machine": {
             "python": platform.python_version(),
@@ -263,12 +271,17 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
             "quick": sizes.runs == 1,
         },
         "raw": {**raw, "postgres_commits_per_s": None, "postgres_rows_per_s": None},
-        "lives_per_s": {"sqlite": {**rates, "worker": None}, "postgres": None},
-        "idle_ms": {"in_process": bench.medians(idle_ms, sizes.idle), "across_processes": None},
-        "reserve_us": {str(count): bench.medians(reserve_us, count, sizes.claims) for count in waiting},
+        "lives_per_s": {"sqlite": rates, "postgres": None},
+        "cpu_us_per_life": {"sqlite": cpu_us},
+        "worker_executor": "command",
+        "idle_ms": {
+            "in_process": bench.medians(idle_ms, sizes.idle),
+            "across_processes": bench.medians(workers.across_ms, sizes.across),
+        },
+        "reserve_us": {str(count): {"p50": each["p50"], "p99": each["p99"]} for count, each in waits.items()},
         "replay_records_per_s": bench.median(replay_rate, sizes.many),
-        "rss_mb": {str(count): bench.fresh(rss_mb_with_waiting, count) for count in waiting},
-        "rss_mb_1e6_waiting": None,
+        "rss_mb": {str(count): each["rss_mb"] for count, each in waits.items()},
+        "rss_mb_1e6_waiting": waits[1_000_000]["rss_mb"] if 1_000_000 in waits else None,
         "bytes_per_life": max(bytes_per_life),
         "cli_start_ms": cli_start_ms(sizes.starts),
         "plan_10k_s": bench.median(plan_s, sizes.plan_orders),
@@ -280,14 +293,21 @@ def table(found: Document) -> str:
     rates, raw = found["lives_per_s"]["sqlite"], found["raw"]
     lone_target = 0.35 * raw["sqlite_commits_per_s"] / 5
     start_ms = found["cli_start_ms"]
+    cpu_us, across = found["cpu_us_per_life"]["sqlite"], found["idle_ms"]["across_processes"]
     rows = [
         ("SQLite alone, commits/s", f"{raw['sqlite_commits_per_s']:,.0f}", ""),
         ("SQLite alone, rows/s", f"{raw['sqlite_rows_per_s']:,.0f}", ""),
         ("lives/s, one caller", f"{rates['one']:,.0f}", f"{lone_target:,.0f}"),
         ("lives/s, 64 tasks", f"{rates['crowd64']:,.0f}", "1,600"),
         ("lives/s, in batches of 64", f"{rates['many']:,.0f}", "2,500"),
+        ("processor time of a life, one caller, µs", f"{cpu_us['one']:,.0f}", ""),
+        ("processor time of a life, 64 tasks, µs", f"{cpu_us['crowd64']:,.0f}", ""),
+        ("processor time of a life, batches, µs", f"{cpu_us['many']:,.0f}", ""),
+        ("orders/s, worker process that runs `true`", f"{rates['worker']:,.0f}", ""),
         ("idle, submission to applied, p50 ms", f"{found['idle_ms']['in_process']['p50']:.2f}", "2"),
         ("idle, submission to applied, p99 ms", f"{found['idle_ms']['in_process']['p99']:.2f}", ""),
+        ("idle, across processes, with `true`, p50 ms", f"{across['p50']:.1f}", ""),
+        ("idle, across processes, with `true`, p99 ms", f"{across['p99']:.1f}", ""),
         ("replay, records/s", f"{found['replay_records_per_s']:,.0f}", "100,000"),
         ("bytes a life", f"{found['bytes_per_life']:,.0f}", "20,480"),
         ("plan of 10,000 orders, s", f"{found['plan_10k_s']:.2f}", "3"),
@@ -295,25 +315,35 @@ def table(found: Document) -> str:
     ]
     for count, each in found["reserve_us"].items():
         rows.append((f"reserve of {int(count):,} waiting, p50 µs", f"{each['p50']:,.0f}", ""))
+        rows.append((f"reserve of {int(count):,} waiting, p99 µs", f"{each['p99']:,.0f}", ""))
     for count, megabytes in found["rss_mb"].items():
         rows.append((f"memory with {int(count):,} waiting, MB", f"{megabytes:,.0f}", "120"))
     return "\n".join(
-        f"{name:<42}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
+        f"{name:<46}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
     )
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the document there as well")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="print the document in the place of the table; with FILE write it there and print the table",
+    )
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     parser.add_argument("--large", action="store_true", help="also with 10,000 and 100,000 waiting orders")
+    parser.add_argument("--waiting", type=int, nargs="+", metavar="N", help="with so many waiting orders instead")
     parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stores are made; a disk that really syncs")
     options = parser.parse_args(arguments)
     waiting = (100,) if options.quick else (1_000, 10_000, 100_000) if options.large else (1_000,)
+    waiting = tuple(options.waiting or waiting)
     found = document(Bench(options.place, Sizes(quick=options.quick)), waiting)
-    print(table(found))
-    if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(found, indent=2) + "\n"
+    print(text if options.json == "-" else table(found) + "\n", end="")
+    if options.json not in (None, "-"):
+        Path(options.json).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -38,8 +38,9 @@ def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
         "plan_10k_s",
     }
     assert found["raw"]["sqlite_commits_per_s"] > 0 and found["raw"]["postgres_rows_per_s"] is None
-    assert all(found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many"))
-    assert found["lives_per_s"]["sqlite"]["worker"] is None and found["lives_per_s"]["postgres"] is None
+    assert all(found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many", "worker"))
+    assert found["lives_per_s"]["postgres"] is None and found["worker_executor"] == "command"
+    assert found["idle_ms"]["across_processes"]["p50"] > 0 and found["cpu_us_per_life"]["sqlite"]["many"] > 0
     assert found["idle_ms"]["in_process"]["p50"] <= found["idle_ms"]["in_process"]["p99"]
     assert found["machine"]["quick"] is True
     assert [entry.name for entry in tmp_path.iterdir()] == ["bench.json"], "nothing is left behind"
@@ -55,6 +56,19 @@ def test_a_figure_is_counted_from_the_journal(tmp_path: Path) -> None:
         spoil(kernel)
         with pytest.raises(RuntimeError, match="does not match"):
             run.counted(crew, 5)
+
+
+def test_the_document_goes_to_stdout_or_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "document", lambda *_: {"lives_per_s": 1})
+    monkeypatch.setattr(run, "table", lambda _: "the table")
+    assert run.main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"lives_per_s": 1}
+    written = tmp_path / "bench.json"
+    assert run.main(["--json", str(written)]) == 0
+    assert capsys.readouterr().out == "the table\n"
+    assert json.loads(written.read_text()) == {"lives_per_s": 1}
 
 
 def spoil(kernel: Kernel) -> None:

@@ -7,9 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from fencepost.app import App
+from fencepost.kernel.read import Look
 
 CLI = [sys.executable, "-m", "fencepost"]
 MARKER = b"FENCEPOST_ATTEMPT="
@@ -65,6 +71,30 @@ class Place:
         """One line for each time that an order's command really ran to its end."""
         return self.log.read_text().split() if self.log.exists() else []
 
+    def applied(self) -> dict[str, int]:
+        """PLAN/ORDER of every applied order -> how often its command has run to its end by now."""
+        if not (self.folder / ".fencepost" / "layout").exists():
+            return {}
+        ran = Counter(self.executions())
+        with self.look() as look:
+            return {
+                name: ran[name]
+                for plan in look.plans()
+                for order in look.orders(plan.plan)
+                if order.state == "applied"
+                for name in [f"{plan.name}/{order.task}"]
+            }
+
+    @contextmanager
+    def look(self) -> Iterator[Look]:
+        """The store as it lies there, read in this process."""
+        app = App(self.folder / ".fencepost", scope="default", environment=self.environment())
+        try:
+            with app.kernel.reader.look() as look:
+                yield look
+        finally:
+            app.kernel.journal.close()
+
     def records(self) -> list[dict[str, Any]]:
         done = self.call("journal", "export")
         assert done.returncode == 0, done.stderr
@@ -93,7 +123,9 @@ def check_journal(place: Place) -> None:
     assert verified["ok"], verified
     replayed = place.document("journal", "replay")
     assert replayed["match"], replayed
-    check_records(place.records())
+    records = place.records()
+    check_records(records)
+    check_accounts(place, records)
 
 
 def check_records(records: list[dict[str, Any]]) -> None:
@@ -122,3 +154,79 @@ def check_records(records: list[dict[str, Any]]) -> None:
             assert subject in held, f"{subject} ended and never began"
             assert subject not in ended, f"{subject} ended twice"
             ended.add(subject)
+
+
+@dataclass
+class Hold:
+    """One attempt's hold as the records tell it."""
+
+    accounts: list[str]
+    amounts: dict[str, int]
+    held: dict[str, int]
+    attempt: str
+    charged: Counter[str] = field(default_factory=Counter)
+    basis: str = ""
+    settled_us: int = 0
+
+
+def holds_of(records: list[dict[str, Any]]) -> list[Hold]:
+    """Every hold, with what an activation, its settlement and late receipts charged it."""
+    holds: dict[str, Hold] = {}
+    by_attempt: dict[str, Hold] = {}
+    for record in records:
+        kind, subject, body = record["kind"], record["subject"], record["body"]
+        if kind == "attempt_reservation":
+            hold = Hold(body["accounts"], dict(body["amounts"]), dict(body["amounts"]), subject)
+            holds[body["hold"]] = by_attempt[subject] = hold
+        elif kind == "attempt_descriptor":
+            hold = by_attempt[subject]
+            hold.charged["attempts"] += 1
+            hold.held.pop("attempts")
+        elif kind in ("hold_settled", "hold_released", "hold_adjusted"):
+            hold = holds[subject]
+            hold.charged.update(body.get("charged", {}))
+            hold.charged.subtract(body.get("credited", {}))
+            if kind != "hold_adjusted":
+                hold.held = {}
+                hold.basis = body.get("basis", "released")
+                hold.settled_us = body.get("charged", {}).get("time_us", 0)
+        elif kind == "hold_unsettled":
+            for dimension in body["freed"]:
+                holds[subject].held.pop(dimension, None)
+    return list(holds.values())
+
+
+def check_accounts(place: Place, records: list[dict[str, Any]]) -> None:
+    """Every account is the sum of its holds, at the order, the plan and the scope; and time is what was measured."""
+    holds = holds_of(records)
+    charged: dict[str, Counter[str]] = {}
+    held: dict[str, Counter[str]] = {}
+    for hold in holds:
+        for account in hold.accounts:
+            charged.setdefault(account, Counter()).update(hold.charged)
+            held.setdefault(account, Counter()).update(hold.held)
+    with place.look() as look:
+        for subject, sums in charged.items():
+            account = look.get(subject).account
+            assert account.charged == {name: amount for name, amount in sums.items() if amount}, subject
+            assert account.held == {name: amount for name, amount in held[subject].items() if amount}, subject
+    measured = measured_us(records)
+    for hold in holds:
+        if hold.basis == "receipts" and hold.attempt in measured:
+            assert hold.settled_us == measured[hold.attempt], hold
+        elif hold.basis in ("holder_gone", "expiry"):
+            assert 0 < hold.settled_us <= hold.amounts["time_us"], hold
+        elif hold.basis == "released":
+            assert not any(hold.charged.values()), hold
+
+
+def measured_us(records: list[dict[str, Any]]) -> dict[str, int]:
+    """Attempt -> the time that its program and its verifier took, of attempts that reported in time."""
+    took: dict[str, int] = {}
+    for record in records:
+        body = record["body"]
+        if record["kind"] == "attempt_result":
+            took[record["subject"]] = sum(usage["amounts"].get("time_us", 0) for usage in body["facts"]["usage"])
+        elif record["kind"] == "verification_receipt":
+            took[body["attempt"]] += body["duration_us"]
+    return took

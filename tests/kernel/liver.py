@@ -51,7 +51,7 @@ async def lives(kernel: Kernel, name: str, count: int) -> None:
 def main(folder: Path, number: int, count: int, way: str) -> None:
     entropy = SystemEntropy()
     kernel = kernel_over(sqlite_store(folder), clock=SystemClock(entropy), entropy=entropy)  # type: ignore[arg-type]  # real ones in the place of fakes
-    kernel.write(kernel.request("human", enrol(), f"enrol:{WORKER}"))
+    kernel.write(kernel.request("dispatcher", enrol(), f"enrol:{WORKER}"))
     os.write(1, b"ready\n")
     if way == "tasks":
 

@@ -47,7 +47,7 @@ def matches(kernel: Kernel) -> bool:
 
 def test_a_life_is_applied_and_replays() -> None:
     kernel = kernel_over(memory())
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     assert life(kernel)["state"] == "applied"
     assert matches(kernel)
 
@@ -155,7 +155,7 @@ def test_a_refusal_leaves_no_trace_and_touches_nobody_else() -> None:
 
 def test_each_command_sees_what_the_group_did_before_it() -> None:
     kernel, trouble = troubled()
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     submitted = done(kernel, "human", submit())
     begun = trouble.begun
     asked = [kernel.request("dispatcher", reserve(submitted)) for _ in range(5)]
@@ -166,7 +166,7 @@ def test_each_command_sees_what_the_group_did_before_it() -> None:
 
 def test_what_the_group_took_out_of_a_stage_is_not_found_again() -> None:
     kernel, trouble = troubled()
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     orders = [receipt.result["order"] for receipt in kernel.write_many(requests(kernel, 40))]
     begun = trouble.begun
     next_one = ReserveNext(worker=WORKER, count=1)
@@ -247,7 +247,7 @@ def test_a_full_disk_is_not_tried_again() -> None:
 def test_time_is_observed_first_when_the_last_observation_is_old() -> None:
     clock = FakeClock()
     kernel = kernel_over(memory(), clock=clock)
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     before = head_of(kernel)
     clock.advance(FIRST_VALUES.clock_resolution_us - 1)
     done(kernel, "human", submit("a"))

@@ -29,7 +29,7 @@ from tests.kernel.support import (
 
 def prepared() -> Kernel:
     kernel = kernel_over(memory())
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     return kernel
 
 

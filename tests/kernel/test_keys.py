@@ -48,7 +48,7 @@ def test_a_replay_within_one_group() -> None:
 
 def test_a_replay_after_a_restart_and_after_the_subject_moved_on(tmp_path: Path) -> None:
     kernel = kernel_over(sqlite_store(tmp_path))
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     submitted = kernel.request("human", submit(), "submit")
     first = kernel.write(submitted)
     reserved = kernel.request("dispatcher", reserve(first.result), "reserve")
@@ -70,7 +70,7 @@ def test_other_bytes_and_another_principal_collide() -> None:
     assert codes([first, other]) == [None, "operation_collision"]
     assert not other.fresh and not other.result and not other.count
     mine = kernel.request("dispatcher", ReserveNext(worker=WORKER, count=1), "theirs")
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     done(kernel, "human", submit())
     kernel.write(mine)
     human = kernel.request("human", ReserveNext(worker=WORKER, count=1), "theirs")
@@ -100,7 +100,7 @@ def revoke(kernel: Kernel, chain: str) -> None:
 
 def test_a_refusal_that_may_pass_leaves_its_key_free() -> None:
     kernel = kernel_over(memory())
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     request = kernel.request("dispatcher", ReserveNext(worker=WORKER, count=1), "next")
     assert codes([kernel.write(request)]) == ["nothing_ready"]
     done(kernel, "human", submit())

@@ -91,7 +91,7 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_it_was_answered(tmp_p
 @pytest.mark.slow
 def test_case_35_two_processes_alternate_on_one_store(tmp_path: Path) -> None:
     kernel = kernel_over(sqlite_store(tmp_path))
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     children = [started(tmp_path, number, 12, way) for number, way in enumerate(("tasks", "alone"))]
     for number in range(12):
         life(kernel, f"own-{number}")
@@ -109,7 +109,7 @@ def test_case_35_two_processes_alternate_on_one_store(tmp_path: Path) -> None:
 def test_two_kernels_see_each_others_writes_at_every_step(tmp_path: Path) -> None:
     """Each step of a life is another kernel's: remembered state is used only while nobody else has written."""
     kernels = [kernel_over(sqlite_store(tmp_path), entropy=FakeEntropy(number)) for number in (1, 2)]
-    done(kernels[0], "human", enrol())
+    done(kernels[0], "dispatcher", enrol())
     for turn in range(6):
         one, other = kernels[turn % 2], kernels[(turn + 1) % 2]
         submitted = done(one, "human", submit(f"task-{turn}"))

@@ -56,7 +56,7 @@ def joined(threads: list[threading.Thread]) -> None:
 def test_case_38_a_crowd_of_64_threads(tmp_path: Path) -> None:
     trouble = Trouble(sqlite_store(tmp_path))
     kernel = kernel_over(trouble)
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     begun = trouble.begun
     with ThreadPoolExecutor(64) as pool:
         ended = list(pool.map(lambda number: life(kernel, f"task-{number}")["state"], range(128)))

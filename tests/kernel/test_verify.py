@@ -31,7 +31,7 @@ def ledger() -> MemoryLedger:
 def store(tmp_path: Path, ledger: MemoryLedger) -> Path:
     """A closed store with some lives in it, and its anchor in the ledger."""
     kernel = kernel_over(sqlite_store(tmp_path), ledger=ledger)
-    done(kernel, "human", enrol())
+    done(kernel, "dispatcher", enrol())
     for number in range(4):
         life(kernel, f"task-{number}")
     kernel.close()

@@ -144,6 +144,67 @@ def _cancelled_live() -> World:
     return world
 
 
+def _cancelled_late() -> World:
+    world = _cancelled_live()
+    attempt = world.attempt_of(world.order(TASK))
+    world.do(world.result(attempt))
+    world.do(world.event(attempt, "heartbeat_observed"))
+    return world
+
+
+def _renewed() -> World:
+    world = _running()
+    world.advance(3 * SECOND)
+    world.ok(world.renewal(world.attempt_of(world.order(TASK))))
+    return world
+
+
+def _released() -> World:
+    world = _reserved()
+    attempt = world.attempt_of(world.order(TASK))
+    world.ok(c.ReleaseReservation(attempt=attempt.attempt, fence=attempt.fence))
+    return world
+
+
+def _expired() -> World:
+    world = _running()
+    attempt = world.attempt_of(world.order(TASK))
+    world.advance(12 * SECOND)
+    world.ok(world.expiry(attempt))
+    world.do(world.result(attempt))  # late: its time is measured, and charged where it passes the estimate
+    return world
+
+
+def _settled_by_deadline() -> World:
+    world = _cancelled_live()
+    world.advance(25 * SECOND)
+    hold = world.hold_of(world.order(TASK))
+    world.ok(c.SettleHold(hold=hold.hold, expected=hold.version))
+    return world
+
+
+def _plan_cancelled() -> World:
+    world = _running()
+    world.ok(c.CancelPlan(plan=world.order(TASK).plan or ""))
+    return world
+
+
+def _backoff_over() -> World:
+    world = _retry_wait()
+    world.advance(3 * SECOND)
+    order = world.order(TASK)
+    world.ok(c.EndBackoff(order=order.order, expected=order.version))
+    return world
+
+
+def _budget_freed() -> World:
+    world = _blocked_budget()
+    world.finish("first")
+    order = world.order(TASK)
+    world.ok(c.Reexamine(order=order.order, expected=order.version))
+    return world
+
+
 BUILDERS: dict[str, Callable[[], World]] = {
     "blocked_dependency": _blocked_dependency,
     "blocked_budget": _blocked_budget,
@@ -165,11 +226,24 @@ BUILDERS: dict[str, Callable[[], World]] = {
 }
 """Name -> builder. What stands before a slash is the state of the order `a`."""
 
+HISTORIES: dict[str, Callable[[], World]] = {
+    **BUILDERS,
+    "cancelled/late": _cancelled_late,
+    "active/renewed": _renewed,
+    "ready/released": _released,
+    "ready/expired": _expired,
+    "cancelled/unsettled past its time": _settled_by_deadline,
+    "cancelled/plan": _plan_cancelled,
+    "ready/after a backoff": _backoff_over,
+    "ready/budget freed": _budget_freed,
+}
+"""Those, and ways behind them on which further kinds of records stand."""
+
 _BUILT: dict[str, World] = {}
 
 
 def world_in(name: str) -> World:
     """A world of one's own in which order `a` is in that state."""
     if name not in _BUILT:
-        _BUILT[name] = BUILDERS[name]()
+        _BUILT[name] = HISTORIES[name]()
     return _BUILT[name].fork()

@@ -16,6 +16,7 @@ from fencepost.core.canonical import encode_trusted
 from fencepost.core.decide import Decided, Given, decide
 from fencepost.core.decide.dispatch import input_set
 from fencepost.core.evolve import Edge, Fact, evolve
+from fencepost.core.grants import Caveat, named_digest
 from fencepost.core.ids import IdSource, sha256_of
 from fencepost.core.index import Row, difference, rows_of
 from fencepost.core.limits import Limits
@@ -39,10 +40,17 @@ from fencepost.core.state import (
 
 SECOND = 1_000_000
 DIGEST = "sha256:" + "0" * 64
-GRANT = "sha256:" + "9" * 64
 ME = "principal_" + "1" * 32
 START_UTC_US = 1_800_000_000 * SECOND
 PAIRS = sorted({pair for pairs in c.PAIRS.values() for pair in pairs})
+
+
+def grant_of(operations: Iterable[str], name: str = "grant_1") -> str:
+    """The chain of a grant of these operations to the world's human."""
+    return named_digest(name, (Caveat(audience=ME, operations=tuple(sorted(operations))),))
+
+
+GRANT = grant_of(PAIRS)
 
 
 class Refused(AssertionError):
@@ -82,6 +90,7 @@ class World:
         self.tick_us = 1_000 * SECOND
         self.boot = "boot-1"
         self.uncertainty_us = 0
+        self.grant = GRANT
         if opened:
             self.open(operations)
 
@@ -94,6 +103,7 @@ class World:
         other.index = {stage: dict(rows) for stage, rows in self.index.items()}
         other.facts = list(self.facts)
         other.denied, other.undecided = set(self.denied), set(self.undecided)
+        other.uncertainty_us, other.grant = self.uncertainty_us, self.grant
         other.commands, other.utc_us, other.tick_us, other.boot = self.commands, self.utc_us, self.tick_us, self.boot
         return other
 
@@ -124,7 +134,7 @@ class World:
         seed = self.commands.to_bytes(16)
         questions = {pair: sha256_of(pair.encode()) for pair in PAIRS}
         rulings = {pair: self._ruling(pair) for pair in PAIRS if pair not in self.undecided}
-        return Given(IdSource(seed, START_UTC_US), self.limits, questions, rulings, ME)
+        return Given(IdSource(seed, START_UTC_US), self.limits, questions, rulings, ME, self.utc_us)
 
     def _ruling(self, pair: str) -> AuthorityDecision:
         action, resource = pair.split("/")
@@ -143,17 +153,21 @@ class World:
             vocabulary=DIGEST,
         )
 
-    def request(self, command: Any, *, principal: str = ME, grant: str = GRANT) -> c.Request:
+    def request(self, command: Any, *, principal: str = ME, grant: str = "") -> c.Request:
         return c.Request(
-            command=command, key=f"key-{self.commands}", principal=principal, grant=grant, assurance="service"
+            command=command,
+            key=f"key-{self.commands}",
+            principal=principal,
+            grant=grant or self.grant,
+            assurance="service",
         )
 
-    def decide(self, command: Any, *, principal: str = ME, grant: str = GRANT) -> Decided:
+    def decide(self, command: Any, *, principal: str = ME, grant: str = "") -> Decided:
         """Decide without keeping anything."""
         self.commands += 1
         return decide(self, self.request(command, principal=principal, grant=grant), self.given(), len(self.facts) + 1)
 
-    def do(self, command: Any, *, principal: str = ME, grant: str = GRANT) -> Decided:
+    def do(self, command: Any, *, principal: str = ME, grant: str = "") -> Decided:
         """Decide and keep what was decided, durable refusals too."""
         decided = self.decide(command, principal=principal, grant=grant)
         only_rulings = all(isinstance(fact.body, AuthorityDecision) for fact in decided.facts)
@@ -227,6 +241,10 @@ class World:
 
     # Shorthand for what most tests need
 
+    def _grant(self, operations: Iterable[str]) -> c.GrantDraft:
+        self.grant = grant_of(operations)
+        return c.GrantDraft(grant="grant_1", chain=self.grant, audience=ME, operations=tuple(sorted(operations)))
+
     def open(self, operations: Iterable[str] = PAIRS) -> None:
         self.ok(
             c.OpenScope(
@@ -241,7 +259,7 @@ class World:
                 principals=(
                     c.PrincipalDraft(principal=ME, kind="human", name="me", public_key="00", assurance="service"),
                 ),
-                grants=(c.GrantDraft(grant="grant_1", chain=GRANT, audience=ME, operations=tuple(sorted(operations))),),
+                grants=(self._grant(operations),),
                 reading=self.reading(),
             )
         )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,8 @@ class Cli:
 
     def __call__(self, *words: str) -> Answer:
         self._capsys.readouterr()
-        code = frame.run(["--home", str(self._world.home), *words])
+        with chdir(self._world.folder):
+            code = frame.run(["--home", str(self._world.home), *words])
         captured = self._capsys.readouterr()
         return Answer(code, captured.out, captured.err)
 

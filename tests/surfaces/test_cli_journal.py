@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -110,6 +111,41 @@ def test_a_cache_that_lies_is_found_and_mended(small: World, capsys: pytest.Capt
     mended = cli.json("journal", "replay", "--rebuild")
     assert (mended["match"], mended["rebuilt"]) == (True, True)
     assert cli.json("order", "list")["items"][0]["state"] == "applied"
+
+
+def test_an_anchor_that_was_kept_elsewhere_is_compared(small: World, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = Cli(small, capsys)
+    kept = cli.json("journal", "verify")["anchor"]
+    assert kept in cli("journal", "verify").out.splitlines(), "what is to be kept is one word of what is printed"
+    small.submit("later", [draft("b")])
+    answer = cli("journal", "verify", "--anchor", kept)
+    assert answer.code == 0 and f"the given anchor at record {kept.partition(':')[0]}" in answer.out
+    number = int(kept.partition(":")[0])
+    forged = f"{number}:sha256:{'0' * 64}"
+    broken = cli("journal", "verify", "--anchor", forged, "--json")
+    assert (broken.code, broken.document["first_bad"]) == (8, number)
+    assert "given anchor" in broken.document["problem"]
+    head = cli.json("journal", "verify")["sequence"]
+    cut = cli("journal", "verify", "--anchor", f"{head + 7}:sha256:{'0' * 64}", "--json")
+    assert (cut.code, cut.document["first_bad"]) == (8, head + 1)
+    for word in ("12", "0:sha256:" + "0" * 64, "1:sha256:zz", "x:y", "-1:sha256:" + "0" * 64):
+        assert cli("journal", "verify", f"--anchor={word}", "--json").error["code"] == "usage"
+
+
+def test_a_missing_ledger_is_told_and_not_well(small: World, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = Cli(small, capsys)
+    honest = cli.json("journal", "verify")
+    assert honest["anchors"] > 0 and honest["warning"] is None
+    with small.open() as app:
+        where = app.ledger.where()
+    shutil.rmtree(where)
+    answer = cli("journal", "verify", "--json")
+    assert (answer.code, answer.document["ok"], answer.document["anchors"]) == (0, True, 0)
+    assert str(where) in answer.document["warning"]
+    assert "warning: no signed anchor" in cli("journal", "verify").err
+    doctor = {item["check"]: item for item in cli.json("doctor")["items"]}
+    assert (doctor["store"]["level"], doctor["store"]["next"]) == ("warn", "fencepost journal verify")
+    assert cli("journal", "verify", "--anchor", honest["anchor"], "--json").document["warning"] is None
 
 
 def test_tail_gives_exact_bytes_that_chain(cli: Cli) -> None:

@@ -41,6 +41,25 @@ def repo(tmp_path: Path) -> Repo:
     return make_repo(tmp_path)
 
 
+def test_plans_come_in_pages_that_lead_on(repo: Repo) -> None:
+    names = [f"p{number}" for number in range(5)]
+    for name in names:
+        repo.write(f"{name}.toml", ONE)
+        repo.document("plan", "submit", f"{name}.toml")
+    seen: list[str] = []
+    cursor: list[str] = []
+    for _ in range(10):
+        page = repo.document("plan", "list", "--limit", "2", *cursor)
+        seen += [item["name"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = ["--after", page["next"]]
+    assert seen == names[::-1]
+    told = repo.call("plan", "list", "--limit", "2")
+    assert told.stderr.startswith("more: --after plan_")
+    assert repo.error("plan", "list", "--after", "plan_" + "0" * 32, code=3)["code"] == "not_found"
+
+
 def test_every_problem_at_once_with_code_and_place_and_nothing_written(repo: Repo) -> None:
     repo.write("plan.toml", BROKEN)
     before = sorted(repo.folder.rglob("*"))

@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from fencepost.app import App
+from fencepost.core.commands import Activate, EnrolWorker, ReportResult, ReserveNext
+from fencepost.core.ids import IdSource, sha256_of
+from fencepost.core.records.attempt import ResultFacts
+from fencepost.kernel.kernel import Kernel
 from tests.surfaces.cli_run_world import CLI, ONE, THREE, WAIT_S, Repo, ended, make_repo, read_until
 
 
@@ -218,6 +225,106 @@ def test_what_waits_for_a_person_exits_9(repo: Repo) -> None:
     document = repo.document("run", "plan.toml", code=9)
     assert document["outcome"] == "waiting"
     assert repo.call("run", "plan.toml").stdout.count("nothing new starts") == 1
+
+
+def test_a_blocked_scope_says_that_nothing_lifts_it_and_a_new_home_works(repo: Repo) -> None:
+    """What a quarantine means in this version (docs/decisions/0008): nothing is lost, a new home or scope goes on."""
+    repo.write("plan.toml", ONE)
+    done = repo.document("run", "plan.toml")
+    repo.write("second.toml", ONE)
+    repo.document("plan", "submit", "second.toml")
+    _quarantine_the_clock(repo)
+    why = repo.document("order", "why", "second/only")
+    assert "no command" in why["clock"]["message"] and "--home DIR" in why["next"]
+    assert repo.document("clock", "show")["next"] == why["next"]
+    doctor = {item["check"]: item for item in repo.document("doctor", code=1)["items"]}
+    assert doctor["clock"]["next"] == why["next"]
+    assert repo.document("run", "plan.toml")["orders"] == done["orders"], "what was done is still there to be read"
+    assert repo.document("plan", "list")["items"][0]["outcome"] == "waiting"
+    again = repo.document("run", "second.toml", "--home", str(repo.folder / "elsewhere"))
+    assert again["outcome"] == "done"
+    assert repo.document("journal", "replay")["match"] is True
+
+
+def test_a_conflict_of_results_waits_for_a_person_and_exits_9(repo: Repo) -> None:
+    repo.write("plan.toml", ONE + 'accept = { verify = ["true"] }\n')
+    repo.document("plan", "submit", "plan.toml")
+    _report_twice(repo)
+    document = repo.document("run", "plan.toml", "--timeout", "20s", code=9)
+    assert document["outcome"] == "waiting"
+    assert [(order["state"], order["reason"]) for order in document["orders"]] == [("conflict", "results_differ")]
+    assert repo.document("plan", "show", "plan")["outcome"] == "waiting"
+
+
+def _report_twice(repo: Repo) -> None:
+    """One attempt reports two results that differ, as two executors under one fence would."""
+    with opened_repo(repo) as kernel:
+        worker = IdSource(b"7" * 16, 1).next("worker")
+        enrol = EnrolWorker(worker=worker, host="other", boot_id="boot", pid=1, executors=("command/1",))
+        kernel.write(kernel.request("dispatcher", enrol)).required()
+        take = ReserveNext(worker=worker, count=1, plan=None)
+        (reserved,) = kernel.write(kernel.request("dispatcher", take)).required()["reservations"]
+        with kernel.reader.look() as look:
+            order = look.order(reserved["order"])
+            assert order is not None
+            spec = look.spec(order)
+        activate = Activate(
+            attempt=reserved["attempt"],
+            expected=reserved["version"],
+            fence=reserved["fence"],
+            worker=worker,
+            executor="command",
+            executor_version=1,
+            environment=sha256_of(b"environment"),
+            input_set=spec.inputs.digest,
+            mode="local",
+        )
+        kernel.write(kernel.request("dispatcher", activate)).required()
+        codes = []
+        for exit_code in (0, 5):
+            facts = ResultFacts(
+                outcome="succeeded" if exit_code == 0 else "failed",
+                input_set=spec.inputs.digest,
+                output_kind="files/1",
+                duration_us=1_000,
+                classification="internal",
+                exit_code=exit_code,
+                message_code="" if exit_code == 0 else "exit_code_unexpected",
+                failure=None if exit_code == 0 else "executor",
+            )
+            report = ReportResult(
+                attempt=reserved["attempt"], fence=reserved["fence"], spec=reserved["spec"], facts=facts
+            )
+            refusal = kernel.write(kernel.request("executor", report)).refusal
+            codes.append(None if refusal is None else refusal.code)
+        assert codes == [None, "rejected_conflict"]
+
+
+@contextmanager
+def opened_repo(repo: Repo) -> Iterator[Kernel]:
+    app = App(repo.folder / ".fencepost", scope="default", environment=repo.environment())
+    try:
+        app.kernel.open()
+        yield app.kernel
+    finally:
+        app.close()
+
+
+def test_a_refused_plan_writes_nothing_and_opens_no_scope(repo: Repo) -> None:
+    repo.write("good.toml", ONE)
+    repo.document("run", "good.toml")
+    repo.write("bad.toml", ONE + 'inputs = ["nothing/**"]\n')
+    head = repo.document("journal", "verify")["sequence"]
+    for words in (("plan", "submit"), ("run",), ("plan", "submit", "--again"), ("plan", "diff")):
+        code = 3 if words == ("plan", "diff") else 2
+        bad = "good.toml" if code == 3 else "bad.toml"
+        repo.error(*words, bad, "--scope", "fresh", code=code)
+        assert repo.error("plan", "list", "--scope", "fresh", code=3)["code"] == "scope_not_open", words
+    doctor = repo.document("doctor", "--scope", "fresh")
+    assert {item["check"]: item["level"] for item in doctor["items"]}["scope"] == "warn"
+    assert repo.error("plan", "list", "--scope", "fresh", code=3)["code"] == "scope_not_open", "doctor changes nothing"
+    assert repo.document("journal", "verify")["sequence"] == head
+    assert repo.document("run", "good.toml", "--scope", "fresh")["outcome"] == "done"
 
 
 def _quarantine_the_clock(repo: Repo) -> None:

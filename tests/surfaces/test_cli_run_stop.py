@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -88,11 +91,30 @@ def test_a_second_signal_stops_at_once_and_is_as_safe_as_a_kill(repo: Repo) -> N
 
 
 def test_a_signal_after_everything_has_ended_does_not_hide_the_outcome(repo: Repo) -> None:
-    """The signal counts unless everything had ended."""
+    """The signal counts unless everything had ended: here it comes when the run stops its worker after the end."""
     repo.write("plan.toml", ONE)
-    assert repo.call("run", "plan.toml").returncode == 0
-    done = repo.call("run", "plan.toml")
-    assert done.returncode == 0
+    script = (
+        "import os, signal, sys; from fencepost.services.worker import Worker;"
+        "from fencepost.surfaces.cli.frame import run; stop = Worker.stop\n"
+        "def stopped(self):\n"
+        "    print('signalled', file=sys.stderr, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    stop(self)\n"
+        "Worker.stop = stopped\n"
+        "sys.exit(run(['run', 'plan.toml', '--json']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=repo.folder,
+        env=repo.environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "signalled" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "done"
 
 
 def test_timeout_drains_and_exits_6(repo: Repo) -> None:
@@ -174,8 +196,6 @@ def _without_home(repo: Repo) -> int:
 
 
 def _words() -> str:
-    import sys
-
     return f'"{sys.executable}" -m fencepost'
 
 

@@ -381,11 +381,32 @@ def a_cancel_of_a_plan_that_has_ended() -> str:
     return refused(world, c.CancelPlan(plan=plan))
 
 
-@case("plan_ended")
+@case("not_due")
 def a_deadline_that_the_plan_does_not_have() -> str:
     world = world_in("ready")
     plan = world.live.values[world.order(TASK).plan or ""]
     return refused(world, c.EnforceDeadline(plan=plan.plan, expected=plan.version))
+
+
+@case("plan_ended")
+def a_deadline_of_a_plan_that_has_ended() -> str:
+    world = World()
+    world.submit(draft(TASK), deadline_us=60 * SECOND)
+    plan = world.live.values[world.finish(TASK).plan or ""]
+    return refused(world, c.EnforceDeadline(plan=plan.plan, expected=plan.version))
+
+
+@case("plan_cancelled")
+def a_deadline_of_a_plan_that_is_being_cancelled() -> str:
+    world = World(Limits(cancel_per_batch=1))
+    name = world.submit(draft(TASK), draft("b"), deadline_us=60 * SECOND)
+    world.ok(c.CancelPlan(plan=name))
+    return refused(world, c.EnforceDeadline(plan=name, expected=world.live.values[name].version))
+
+
+@case("executor_unsupported")
+def a_kind_of_work_that_no_executor_has() -> str:
+    return refused(World(), plan_of(draft(TASK, work_kind="model/1")))
 
 
 @case("order_ended")
@@ -856,7 +877,8 @@ def _names() -> set[str]:
                     for keyword in node.keywords
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
                 }
-    return found | {"lost_race"}  # the only one that is chosen by an expression
+    chosen = {"lost_race", "grant_audience", "grant_operation", "grant_expired"}  # by an expression, or by `objection`
+    return found | chosen | {f"{kind}_state" for kind in ("attempt", "hold", "order")}
 
 
 @pytest.mark.parametrize(("code", "function"), [(c, f) for c, _, f in CASES], ids=[n for _, n, _ in CASES])

@@ -275,6 +275,7 @@ def test_keys_are_ordered_by_utf16_units() -> None:
         (Step(at_us=1, lanes=(Lane(name="a"), Lane(name="\0"))), "nul_character", "/lanes/1/name"),
         (Stop(last=Step(at_us=1, labels={"k": "\ud800"})), "lone_surrogate", "/last/labels/k"),
         (Stop(numbers=(1, -(2**53))), "integer_out_of_range", "/numbers/1"),
+        (Stop(numbers=(2**53, 1)), "integer_out_of_range", "/numbers/0"),
         (Stop(numbers=(1, 2**70)), "integer_out_of_range", "/numbers/1"),
     ],
     ids=lambda value: ascii(value)[:50],

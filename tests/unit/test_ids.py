@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import pytest
 import uuid_utils
 
-from fencepost.core.ids import PREFIXES, IdSource, is_digest, is_id, sha256_of
+from fencepost.core.ids import PREFIXES, IdSource, sha256_of
 
 SEED = bytes(range(16))
 UTC_US = 1_790_000_000_123_456
@@ -19,34 +20,12 @@ def number_of(identifier: str) -> int:
 
 def test_digest_form() -> None:
     assert sha256_of(b"x") == "sha256:" + hashlib.sha256(b"x").hexdigest()
-    assert is_digest(sha256_of(b""))
-    for wrong in (
-        "",
-        "sha256:",
-        "sha256:" + "A" * 64,
-        "sha256:" + "a" * 63,
-        "sha256:" + "a" * 64 + "\n",
-        "a" * 64,
-    ):
-        assert not is_digest(wrong)
 
 
 def test_id_form() -> None:
     source = IdSource(SEED, UTC_US)
     for prefix in sorted(PREFIXES):
-        made = source.next(prefix)
-        assert is_id(made)
-        assert is_id(made, prefix)
-        assert not is_id(made, "plan" if prefix != "plan" else "task")
-    for wrong in (
-        "",
-        "order_",
-        "order_" + "A" * 32,
-        "order_" + "a" * 32 + "\n",
-        "thing_" + "a" * 32,
-        "a" * 32,
-    ):
-        assert not is_id(wrong)
+        assert re.fullmatch(f"{prefix}_[0-9a-f]{{32}}", source.next(prefix))
 
 
 def test_layout_is_that_of_a_uuid_of_version_7() -> None:

@@ -399,30 +399,9 @@ AnyCommand = (
     | EnforceDeadline
 )
 
-NEEDS_CLOCK: frozenset[type[Command]] = frozenset(
-    {
-        SubmitPlan,
-        SubmitOrder,
-        EnrolWorker,
-        Reserve,
-        ReserveNext,
-        Activate,
-        RenewLeases,
-        AppendEvent,
-        ReportResult,
-        ReportStopped,
-        ApplyResult,
-        ExpireAttempt,
-        ProveHolderGone,
-        SettleHold,
-        EndBackoff,
-        EnforceDeadline,
-        CancelOrder,
-        CancelPlan,
-        RetryOrder,
-    }
-)
-"""Commands that name an accepted observation; the sampler's comes first when the last one is too old."""
+NEEDS_CLOCK: frozenset[type[Command]] = frozenset(PAIRS) - {OpenScope, ObserveClock}
+"""Commands that name an accepted observation; the sampler's comes first when the last one is too old. Every command
+is judged by a grant that may end, and whatever makes an order ready gives it its place in the queue."""
 
 
 class Request(Part, frozen=True):

@@ -166,7 +166,11 @@ def objection(
 
 def chain_digest(token: GrantToken) -> str:
     """What records name a grant by: digest of its id and caveats. Holds no secret."""
-    return sha256_of(_PREFIX + encode({"grant_id": token.grant_id, "caveats": list(token.caveats)}))
+    return named_digest(token.grant_id, token.caveats)
+
+
+def named_digest(grant_id: str, caveats: tuple[Caveat, ...]) -> str:
+    return sha256_of(_PREFIX + encode({"grant_id": grant_id, "caveats": list(caveats)}))
 
 
 def token_text(token: GrantToken) -> str:

@@ -9,7 +9,6 @@ storage error, makes the same names again.
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Final
 
 PREFIXES: Final = frozenset(
@@ -17,8 +16,6 @@ PREFIXES: Final = frozenset(
 )
 SEED_BYTES: Final = 16
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_ID = re.compile(rf"({'|'.join(sorted(PREFIXES))})_[0-9a-f]{{32}}")
 _MILLISECONDS_MAX: Final = 2**48 - 1
 _COUNTER_BITS: Final = 12
 _VERSION: Final = 0x7 << 76
@@ -31,19 +28,6 @@ _DRAW_BITS: Final = 128
 def sha256_of(data: bytes) -> str:
     """`sha256:` and 64 lower-case hex digits."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-def is_digest(text: str) -> bool:
-    return _DIGEST.fullmatch(text) is not None
-
-
-def is_id(text: str, prefix: str | None = None) -> bool:
-    """Whether `text` has the form of an identifier, of the given prefix or of any.
-
-    Version and variant bits are not looked at: names of imported history are UUIDv5.
-    """
-    found = _ID.fullmatch(text)
-    return found is not None and prefix in (None, found[1])
 
 
 class IdSource:

@@ -70,7 +70,7 @@ def rank(position: int, seq: int) -> int:
 def _order_rows(value: OrderState) -> list[Row]:
     rows = []
     state = value.state
-    if state == "ready" or state == "blocked_budget":
+    if state in ("ready", "blocked_budget"):
         stage = CLAIM if state == "ready" else BUDGET
         rows.append(_order_row(stage, value, value.ready_us - BONUS_US[value.terms.priority]))
     elif state == "retry_wait":
@@ -152,5 +152,7 @@ def difference(before: Any | None, after: Any) -> tuple[list[Row], list[tuple[st
     old, new = moving(before), moving(after)
     if old == new:
         return [], []
+    if not old:
+        return new, []
     stages = {row.stage for row in new}
     return [row for row in new if row not in old], [(row.stage, row.subject) for row in old if row.stage not in stages]

@@ -12,6 +12,7 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
+LEASE_MAX_US = 30 * MINUTE_US  # no history holds a longer one
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     plan_edges_max: int = 200_000  # members of all groups together
     duration_max_us: int = 365 * DAY_US  # of an attempt, a deadline from now, a measured duration
     submit_many_max: int = 1_000
-    name_plans_max: int = 1_000_000
+    name_open_plans_max: int = 64  # open plans of one name
 
     # Paging and fan-out
     fanout_per_batch: int = 256  # dependents told in one batch
@@ -41,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Time: seed C2 says that no claim lasts longer than 30 minutes
     lease_us: int = 10 * SECOND_US
-    lease_max_us: int = 30 * MINUTE_US
+    lease_max_us: int = LEASE_MAX_US
     renewal_us: int = 3 * SECOND_US
     reservation_us: int = 5 * SECOND_US
     clock_resolution_us: int = 250_000
@@ -59,12 +60,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     renewal_attempts_max: int = 1_000
     artifacts_per_result_max: int = 10_000
     receipts_per_result_max: int = 1_000
+    receipts_per_hold_max: int = 4_000  # late ones included
 
     def check(self) -> list[str]:
         """Return the broken relations in words; empty when all hold."""
         relations = {
             "renewal_us is at most half of lease_us (C8)": self.renewal_us * 2 <= self.lease_us,
-            "lease_us is at most lease_max_us (C2)": self.lease_us <= self.lease_max_us,
+            "lease_us is at most lease_max_us (C2)": self.lease_us <= self.lease_max_us <= LEASE_MAX_US,
+            "a hold books every receipt of a result": self.receipts_per_result_max < self.receipts_per_hold_max,
             "clock_resolution_us is at most a tenth of reservation_us": (
                 self.clock_resolution_us * 10 <= self.reservation_us
             ),

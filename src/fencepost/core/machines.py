@@ -164,7 +164,7 @@ WORK_ORDER = Machine(
             "submitted": ("just_submitted",),
             "blocked_dependency": ("waiting_for_dependencies", "dependency_undecided"),
             "blocked_policy": ("policy_denied",),
-            "blocked_budget": ("budget_held",),
+            "blocked_budget": ("budget_held", "currency_not_budgeted"),
             "ready": (
                 "waiting_for_worker",
                 "lease_expired",

@@ -127,6 +127,9 @@ def _plan(code: str, sentence: str, next_step: str) -> Reason:
 
 
 _RUN = "fencepost run PLAN"
+CLOCK_STEP = (
+    "set the host's clock right, then fencepost run PLAN --home DIR with a new home; nothing of this one is lost"
+)
 _WAITS = (
     _wait("just_submitted", "It has been submitted and is not placed yet.", "nothing: it moves by itself"),
     _wait(
@@ -137,13 +140,19 @@ _WAITS = (
     _wait(
         "dependency_undecided",
         "An order that it needs waits for a person, so the verdict is open.",
-        "fencepost order why NAME of that order",
+        "fencepost order graph shows which one",
     ),
     _wait("policy_denied", "The constitution in force does not permit it.", "a new constitution version"),
     _wait(
         "budget_held",
         "Other attempts hold the budget that it needs; it is tried again when some comes free.",
         "wait, or fencepost budget set to raise the ceiling",
+    ),
+    _wait(
+        "currency_not_budgeted",
+        "A level above it budgets money, and not in the currency that it needs.",
+        "fencepost budget set to name a ceiling in that currency",
+        EXIT_PERSON,
     ),
     _wait("waiting_for_worker", "It may run; no worker has taken it yet.", f"{_RUN}, or fencepost worker start"),
     _wait(
@@ -182,7 +191,7 @@ _WAITS = (
     _wait(
         "effect_unresolved",
         "An outside effect may have happened and is not resolved.",
-        "fencepost effect show",
+        "fencepost order show NAME has what is known of it",
         EXIT_PERSON,
     ),
     _wait(
@@ -203,13 +212,19 @@ _WAITS = (
         EXIT_PERSON,
     ),
     _wait("cannot_be_evaluated", "It holds something that this program cannot evaluate.", "upgrade fencepost", 9),
-    _wait("effect_unknown", "Nobody could find out whether its effect happened.", "fencepost effect resolve", 9),
+    _wait(
+        "effect_unknown",
+        "Nobody could find out whether its effect happened.",
+        "fencepost order show NAME has what is known of it",
+        9,
+    ),
     _wait("usage_unknown", "What its attempt used is not known yet.", "nothing: a deadline settles it"),
     _wait("clock_running", "The clock domain runs.", "nothing"),
     _wait(
         "clock_reconciliation_required",
-        "A clock reading contradicted the accepted time; nothing expires and nothing new starts.",
-        "set the host's clock right; fencepost clock show has both readings",
+        "A clock reading contradicted the accepted time: nothing expires and nothing new starts until a person has "
+        "said which time holds. This version has no command for that, so that this scope stays as it is.",
+        CLOCK_STEP,
         EXIT_PERSON,
     ),
 )
@@ -232,24 +247,36 @@ _ENDS = (
     _end(
         "cancelled_after_effect",
         "It was cancelled after its effect had been applied.",
-        "fencepost effect list",
+        "fencepost order show NAME has what is known of it",
     ),
 )
 
 _FAILURES = (
     _failure("exit_code_unexpected", "The command ended with another exit code.", "fencepost order log NAME"),
     _failure("killed_by_signal", "The command was ended by a signal.", "fencepost order log NAME"),
-    _failure("timed_out", "The attempt passed its time limit and was stopped.", "raise attempt_time"),
-    _failure("spawn_failed", "The command could not be started.", "check run and environment in the plan"),
+    _failure(
+        "timed_out",
+        "The attempt passed its time limit and was stopped.",
+        "raise attempt_time in the plan, then fencepost run PLAN --again",
+    ),
+    _failure(
+        "spawn_failed",
+        "The command could not be started.",
+        "correct run or environment in the plan, then fencepost run PLAN --again",
+    ),
     _failure("outputs_missing", "A file that acceptance asks for was not written.", "fencepost order log NAME"),
     _failure("outputs_refused", "Outputs pass a bound or leave the workspace.", "narrow outputs in the plan"),
-    _failure("schema_failed", "An output does not follow its schema.", "fencepost order files NAME"),
-    _failure("verifier_failed", "The verifier did not accept the result.", "fencepost order log NAME"),
-    _failure("verifier_error", "The verifier itself could not run to its end.", "fencepost order log NAME"),
+    _failure("schema_failed", "An output does not follow its schema.", "fencepost order files NAME --attempt N"),
+    _failure("verifier_failed", "The verifier did not accept the result.", "fencepost order log NAME --verifier"),
+    _failure(
+        "verifier_error",
+        "The verifier itself could not run to its end.",
+        "correct accept.verify in the plan, then fencepost run PLAN --again",
+    ),
     _failure("inputs_unavailable", "A pinned input could not be laid out.", "fencepost doctor"),
-    _failure("executor_failed", "The executor failed before the command could end.", "fencepost attempt show"),
-    _failure("result_invalid", "The result could not be kept as it was reported.", "fencepost attempt show"),
-    _failure("stopped_on_order", "The attempt was stopped on order.", "fencepost order why NAME"),
+    _failure("executor_failed", "The executor failed before the command could end.", "fencepost attempt show NAME"),
+    _failure("result_invalid", "The result could not be kept as it was reported.", "fencepost attempt show NAME"),
+    _failure("stopped_on_order", "The attempt was stopped on order.", "fencepost order retry NAME"),
 )
 
 _REFUSALS = (
@@ -274,8 +301,9 @@ _REFUSALS = (
     _refusal(
         "clock_blocked",
         9,
-        "A clock reading contradicted the accepted time, so nothing new starts and nothing expires.",
-        "set the host's clock right; fencepost clock show has both readings",
+        "A clock reading contradicted the accepted time, so nothing new starts and nothing expires; this version has "
+        "no command that lifts this.",
+        CLOCK_STEP,
         transient=True,
     ),
     _refusal(
@@ -286,8 +314,13 @@ _REFUSALS = (
         transient=True,
     ),
     _refusal("not_due", 5, "The deadline of {subject} has not passed.", "wait", transient=True),
-    _refusal("plan_changed", 5, "An open plan named {name} has other content.", "fencepost run PLAN --new"),
-    _refusal("plan_ended", 5, "Plan {name} has ended already.", "fencepost run PLAN --again"),
+    _refusal(
+        "plan_changed",
+        5,
+        "An open plan named {name} has other content.",
+        "fencepost plan diff PLAN says where; fencepost run PLAN --new submits it beside the open one",
+    ),
+    _refusal("plan_ended", 5, "Plan {name} has ended already.", "fencepost plan show {name}"),
     _refusal("plan_cancelled", 5, "Plan {name} is being cancelled.", "fencepost run PLAN --again"),
     _refusal("deadline_passed", 5, "The deadline of plan {name} has passed.", "fencepost run PLAN --again"),
     _refusal("dependency_missing", 2, "{subject} needs {member}, which is not there.", "name an existing order"),
@@ -314,7 +347,7 @@ _REFUSALS = (
         "retry_refused",
         5,
         "{subject} is {state}: there is nothing to retry.",
-        "fencepost order show {subject}",
+        "fencepost order why {subject}",
     ),
     _refusal("nothing_ready", 3, "No order may run now.", "wait", transient=True),
     _refusal(
@@ -381,7 +414,7 @@ _REFUSALS = (
     _refusal("usage", 2, "{problem}", "fencepost --help"),
     _refusal("unsupported_platform", 1, "This system is not supported: {problem}.", "use Linux or macOS"),
     _refusal("waited_too_long", 6, "The time given ran out before everything had ended.", "run again: it continues"),
-    _refusal("internal_error", 1, "Something unexpected went wrong: {problem}.", "run again; nothing is lost"),
+    _refusal("internal_error", 1, "Something unexpected went wrong: {problem}.", "fencepost doctor"),
 )
 
 _PLANS = (

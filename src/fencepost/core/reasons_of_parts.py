@@ -54,6 +54,8 @@ _FILES: Rows = (
     ("source_changed", 1, "A file changed while it was read.", "try again when nothing writes to it"),
     ("covers_pinned", 7, "An output has replaced a pinned input.", "write outputs beside the inputs"),
     ("not_regular", 2, "The path is not a regular file.", "name a regular file"),
+    ("unwritable", 2, "The path cannot be written.", "name a path that can be written"),
+    ("file_exists", 5, "A file that differs is there already; it is not replaced.", "name another folder"),
     ("no_file", 2, "There is no such file.", "name an existing file"),
     ("bad_path_name", 2, "A path's name cannot be kept as text.", "rename the file"),
     ("too_many", 2, "There are more files than the bound allows.", "narrow the patterns"),
@@ -64,7 +66,7 @@ _FILES: Rows = (
     ("bad_document", 7, "The document is not JSON that can be checked.", "fencepost order log NAME"),
     ("bad_schema", 2, "The schema is not a JSON Schema that can be evaluated.", "correct the schema"),
     ("remote_reference", 2, "The schema refers to another document.", "put the definition into the schema"),
-    ("mismatch", 7, "The document does not follow its schema.", "fencepost order files NAME"),
+    ("mismatch", 7, "The document does not follow its schema.", "fencepost order files NAME --attempt N"),
 )
 
 PARTS: Rows = (*_DECODING, *_AUTHORITY, *_FILES)

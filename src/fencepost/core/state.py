@@ -9,13 +9,13 @@ Accounts are part of the value whose budget they are (scope, plan, order), becau
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from fencepost.core.records.plan import Acceptance, Retry
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -55,7 +55,6 @@ class PrincipalState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class GrantState(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    chain: str
     audience: str
     operations: tuple[str, ...]
     expires_us: int | None = None
@@ -68,7 +67,6 @@ class AuthorityState(Value, frozen=True, tag="authority"):
     constitution_version: int
     constitution: str
     vocabulary: str
-    constitution_seq: int
     principals: dict[str, PrincipalState] = {}
     grants: dict[str, GrantState] = {}
 
@@ -133,12 +131,28 @@ class PlanState(Value, frozen=True, tag="plan"):
     ended_us: int | None = None
 
 
+class OpenPlan(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    plan: str
+    content: str
+    seq: int  # of its revision
+
+
 class NameState(Value, frozen=True, tag="name"):
-    """Which plan a name means. Uniqueness of the open plan is decided here, under the stream's lock."""
+    """Which plan a name means. That a content has one open plan is decided here, under the stream's lock."""
 
     name: str
     newest: str
-    open: str | None
+    open_plans: tuple[OpenPlan, ...] = ()  # by submission
+
+    @property
+    def open(self) -> str | None:
+        """The open plan that was submitted last."""
+        return self.open_plans[-1].plan if self.open_plans else None
+
+    def meant_by(self, content: str = "") -> str:
+        """The plan that is meant: the newest open one of this content, else the newest open one, else the newest."""
+        same = [each.plan for each in self.open_plans if each.content == content]
+        return same[-1] if same else self.open or self.newest
 
 
 class Terms(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -252,6 +266,7 @@ class HoldState(Value, frozen=True, tag="hold"):
     settle_by_us: int = 0
     basis: str = ""
     receipts: tuple[str, ...] = ()
+    estimated_us: int = 0  # charged time that no receipt has accounted for yet
 
 
 class WorkerState(Value, frozen=True, tag="worker"):
@@ -261,7 +276,6 @@ class WorkerState(Value, frozen=True, tag="worker"):
     pid: int
     enrolled_us: int
     executors: tuple[str, ...] = ()  # work kinds that it can run
-    renewed_us: int = 0
 
 
 AnyValue = (
@@ -296,9 +310,3 @@ def name_subject(name: str) -> str:
 
 def decision_subject(digest: str) -> str:
     return f"decision:{digest}"
-
-
-class View(Protocol):
-    """State as a decider sees it under the stream's lock, earlier commands of the group included."""
-
-    def get(self, subject: str) -> Any | None: ...

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.core.amounts import DIMENSIONS, available
-from fencepost.core.machines import ENDED, WORK_ORDER
+from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.shares import MONEY
@@ -53,20 +53,39 @@ def order_document(order: OrderState, facts: ResultFacts | None) -> dict[str, An
     }
 
 
-def plan_outcome(plan: PlanState, orders: Sequence[OrderState]) -> str:
+def plan_outcome(plan: PlanState, orders: Sequence[OrderState], clock: ClockState | None) -> str:
     """`open`, `done`, `failed`, or `waiting` when only a person can move what is left."""
     if plan.open == 0:
         return "done" if plan.lost == 0 else "failed"
-    return "waiting" if only_a_person_can_move(orders) else "open"
+    return "waiting" if only_a_person_can_move(orders, clock) else "open"
 
 
-def only_a_person_can_move(orders: Sequence[OrderState]) -> bool:
-    """Whether something has not ended and everything that has not waits, directly or not, for a person."""
+def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | None) -> bool:
+    """Whether something has not ended and everything that has not waits, directly or not, for a person.
+
+    While the clock is blocked nothing starts: what runs still ends, and all else waits for the clock's person.
+    """
     pending = [order for order in orders if order.state not in ENDED]
     if not pending:
         return False
+    if is_blocked(clock) and not any(order.state in _RUNNING for order in pending):
+        return True
     waiting = [order for order in pending if waits_for_person(order)]
     return bool(waiting) and all(waits_for_person(order) or order.state == "blocked_dependency" for order in pending)
+
+
+_RUNNING = frozenset({"active", "result_pending", "reserved", "cancellation_requested"})
+_NEEDS_CLOCK = frozenset({"ready", "reserved", "retry_wait"})
+
+
+def is_blocked(clock: ClockState | None) -> bool:
+    """Whether a reading contradicted the accepted time, so that only a person can let time go on."""
+    return clock is not None and clock.state == "clock_reconciliation_required"
+
+
+def held_up_by_clock(order: OrderState, clock: ClockState | None) -> bool:
+    """Whether the order would move if the clock ran."""
+    return clock is not None and clock.state != "running" and order.state in _NEEDS_CLOCK
 
 
 def waits_for_person(order: OrderState) -> bool:
@@ -170,11 +189,6 @@ def why(order: OrderState, *, ready_behind: int = 0, undecided: bool = False) ->
         "ended": order.state in ENDED,
         "behind": ready_behind,
     }
-
-
-def may_show(state: str) -> tuple[str, ...]:
-    """The reason codes that a nonterminal state of a work order may show."""
-    return WORK_ORDER.reasons.get(state, ())
 
 
 def clock_document(clock: ClockState, utc_us: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from fencepost.core.records.authority import AuthorityDecision
 from fencepost.core.state import AUTHORITY, CLOCK, AuthorityState, ClockState, encode_value
 from fencepost.kernel.identities import Asked, Identities
 from fencepost.kernel.receipts import Receipt
+from fencepost.kernel.rows import receipt_of
 from fencepost.kernel.tickets import Ticket
 from fencepost.kernel.view import GroupView, Memory
 from fencepost.ports.clock import Clock
@@ -35,7 +36,6 @@ from fencepost.ports.journal import Append, CommandRow, Head, StateRow, StoredRe
 BODY_BYTES_MAX = 16_384  # of a record whose body is remembered
 
 NOTHING = Decided((), {}, (), {}, "")
-_RECEIPT = msgspec.json.Decoder(Receipt)
 _ENCODE = msgspec.json.Encoder()
 
 
@@ -140,7 +140,8 @@ class Group:
             raise FencepostError(f"scope {self._tools.stream.scope} has not been opened", next_step="fencepost init")
         identities = self._tools.asked.identities(state)
         questions = self._tools.asked.questions(identities, request)
-        return Given(ids, self._tools.limits, questions.digests, questions.rulings, identities.prover)
+        utc_us = self._moment.reading.utc_us
+        return Given(ids, self._tools.limits, questions.digests, questions.rulings, identities.prover, utc_us)
 
     def _observe(self) -> None:
         """Run the sampler's command first when the last accepted observation is too old for the next one.
@@ -217,7 +218,7 @@ class Group:
             if refusal is not None:
                 return Receipt(key=row.key, sequence=self.link.seq, refusal=refusal, fresh=False)
         if row.digest == ticket.digest:
-            return msgspec.structs.replace(_RECEIPT.decode(row.receipt), fresh=False)
+            return receipt_of(row)
         refusal = Refusal(code="operation_collision", field="/key", detail={"subject": row.key})
         return Receipt(key=row.key, sequence=self.link.seq, refusal=refusal, fresh=False)
 

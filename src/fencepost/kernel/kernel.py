@@ -9,23 +9,27 @@ import threading
 from collections.abc import Sequence
 
 from fencepost.core.anchor import Checkpoint
+from fencepost.core.chain import Link
 from fencepost.core.commands import AnyCommand, GrantDraft, OpenScope, PrincipalDraft, Reading, Request
-from fencepost.core.grants import Caveat, chain_digest, issue
+from fencepost.core.grants import Caveat, GrantRefusal, chain_digest, issue, verify
 from fencepost.core.ids import IdSource
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.core.schemas import registry_digest
 from fencepost.core.state import FOLD_VERSION
 from fencepost.core.vocabulary import ACTIONS, HUMAN_PRINCIPAL, SERVICE_PRINCIPALS
 from fencepost.kernel import replay
+from fencepost.kernel.examine import authority_problems as examine
 from fencepost.kernel.identities import Identities, Identity
 from fencepost.kernel.read import Reader
+from fencepost.kernel.recall import recall
 from fencepost.kernel.receipts import Receipt
+from fencepost.kernel.rows import other_fold
 from fencepost.kernel.tickets import Seeds
 from fencepost.kernel.write import Writer
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Authority, Keyring
 from fencepost.ports.clock import Clock
 from fencepost.ports.entropy import Entropy
-from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.errors import FencepostError
 from fencepost.ports.journal import Head, Journal, Stream
 from fencepost.ports.ledger import SafetyLedger
 from fencepost.ports.wakeups import Wakeups
@@ -75,22 +79,22 @@ class Kernel:
         return self.stream.scope
 
     def open(self) -> None:
-        """Make the scope if it is new; rebuild caches that an older fold left. Idempotent, also for several at once."""
+        """Make the scope if it is new; rebuild caches that an older fold left. Idempotent, also for several at once.
+
+        No cached row is read, so that a store with a damaged one still opens, and can be examined and mended.
+        """
         with self.journal.snapshot() as reads:
             head = reads.head(self.stream)
-        if head.seq and head.fold_version > FOLD_VERSION:
-            raise StorageMismatch(
-                f"its caches were folded by version {head.fold_version}, this program has {FOLD_VERSION}",
-                next_step="use the newer fencepost",
-            )
-        if head.seq and head.fold_version < FOLD_VERSION:
+        mismatch = other_fold(head)
+        if mismatch is not None:
+            if head.fold_version > FOLD_VERSION:
+                raise mismatch
             replay.rebuild(self.journal, self.stream)
         self._anchored = head.seq
         if not head.seq:
             receipt = self._writer.write(self._genesis())
             if receipt.refusal is not None and receipt.refusal.code not in ("scope_open", "operation_collision"):
                 receipt.required()
-        self.identity(HUMAN_PRINCIPAL)
 
     def _genesis(self) -> Request:
         """The first command: constitution, principals with their keys, one grant each, and the first reading."""
@@ -107,6 +111,9 @@ class Kernel:
             grant = ids.next("grant")
             operations = pairs if kind == "human" else _operations_of(name)
             token = issue(root, grant, (Caveat(audience=principal, operations=operations),))
+            permits = verify(root, token)
+            if isinstance(permits, GrantRefusal) or (permits.audience, permits.operations) != (principal, operations):
+                raise FencepostError(f"the grant of {name} does not permit what it was issued for")
             principals.append(
                 PrincipalDraft(
                     principal=principal,
@@ -215,8 +222,33 @@ class Kernel:
             )
             self._anchored = head.seq
 
-    def verify(self) -> replay.Verified:
-        return replay.verify(self.journal, self.stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
+    def recall(self, request: Request) -> Receipt | None:
+        """The answer that the request's key has had, for whoever may still ask its command; None for an unused key.
+
+        The command itself is not compared: a caller that cannot make it again compares what the answer says.
+        """
+        with self.journal.snapshot() as reads:
+            return recall(reads, self.stream, self._authority, self.limits, request, self._seeds.next())
+
+    def authority_problems(self) -> list[str]:
+        """What keeps the scope's own principals from acting, none where all is well (see `kernel.examine`)."""
+        with self.reader.look() as look:
+            state = look.authority()
+        return ["the scope has no constitution"] if state is None else examine(state, self._authority, self.keyring)
+
+    def verify(self, anchor: Link | None = None) -> replay.Verified:
+        """Check chain and signed anchors, and that the chain has `anchor`, which the caller kept elsewhere."""
+        key = self.keyring.public_key(CHECKPOINT_SIGNER)
+        return replay.verify(self.journal, self.stream, self.ledger, key, anchor)
+
+    def replay_to(self, sequence: int) -> replay.Replayed:
+        """Fold the records up to `sequence` in memory. Raises IntegrityError."""
+        with self.journal.snapshot() as reads:
+            return replay.fold(reads, self.stream, sequence)
+
+    def compare(self) -> replay.Compared:
+        """Fold every record and compare each cached row with what comes out. Raises IntegrityError."""
+        return replay.compare(self.journal, self.stream)
 
     def rebuild(self) -> replay.Replayed:
         """Fold the journal again and put the result in the place of every cached row."""
@@ -246,6 +278,7 @@ SERVICE_OPERATIONS: dict[str, frozenset[str]] = {
     "scheduler": frozenset({"propagate_readiness/work_order"}),
     "dispatcher": frozenset(
         {
+            "enrol_worker/worker",
             "reserve_attempt/work_order",
             "activate_attempt/attempt",
             "renew_lease/attempt",

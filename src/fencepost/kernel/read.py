@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
 from fencepost.core import index
-from fencepost.core.chain import open_record
+from fencepost.core.reasons import Refusal
 from fencepost.core.records import Body, Record
 from fencepost.core.records.attempt import AttemptResult, ResultFacts
+from fencepost.core.records.clock import LogicalClockObservation
 from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import (
     AUTHORITY,
@@ -27,9 +29,9 @@ from fencepost.core.state import (
     ScopeState,
     Value,
     WorkerState,
-    decode_value,
     name_subject,
 )
+from fencepost.kernel.rows import VERIFY, record_of, value_of
 from fencepost.ports.errors import IntegrityError
 from fencepost.ports.journal import Cursor, Head, IndexRow, Journal, Reads, Stream
 
@@ -48,8 +50,10 @@ class ReadyOrder(msgspec.Struct, frozen=True):
 
 
 class ReadinessPlan(msgspec.Struct, frozen=True):
-    """An ordered view of what may run, true at `sequence`; it reserves nothing (W15)."""
+    """An ordered view of what may run at the time of one observation, true at `sequence`; it reserves nothing (W15)."""
 
+    as_of_event: int
+    logical_us: int
     sequence: int
     digest: str
     orders: tuple[ReadyOrder, ...]
@@ -65,11 +69,11 @@ class Look:
 
     def get(self, subject: str) -> Any | None:
         row = self._reads.states(self._stream, (subject,)).get(subject)
-        return None if row is None else decode_value(row.data)
+        return None if row is None else value_of(subject, row.data)
 
     def many(self, subjects: Sequence[str]) -> dict[str, Any]:
         rows = self._reads.states(self._stream, subjects)
-        return {subject: decode_value(row.data) for subject, row in rows.items()}
+        return {subject: value_of(subject, row.data) for subject, row in rows.items()}
 
     def find(self, subject: str, kind: type[V]) -> V | None:
         value = self.get(subject)
@@ -141,8 +145,8 @@ class Look:
     def record(self, seq: int) -> Record:
         found = self._reads.records(self._stream, seq - 1, 1)
         if not found or found[0].seq != seq:
-            raise IntegrityError(f"record {seq} is missing")
-        return open_record(seq, found[0].data)
+            raise IntegrityError(f"record {seq} is missing", next_step=VERIFY)
+        return record_of(seq, found[0].data)
 
     def records(self, after_seq: int, limit: int) -> list[tuple[int, bytes]]:
         return [(row.seq, row.data) for row in self._reads.records(self._stream, after_seq, limit)]
@@ -150,7 +154,7 @@ class Look:
     def body(self, seq: int, kind: type[B]) -> B:
         body = self.record(seq).body
         if not isinstance(body, kind):
-            raise IntegrityError(f"record {seq} is no {kind.__name__}")
+            raise IntegrityError(f"record {seq} is no {kind.__name__}", next_step=VERIFY)
         return body
 
     def spec(self, order: OrderState) -> WorkOrderSpec:
@@ -168,11 +172,39 @@ class Look:
                 yield edge.dependent, edge.group, edge.outcomes
             after = page[-1].position
 
-    def ready(self, limit: int, plan: str | None = None) -> ReadinessPlan:
-        """What may run now, in the queue's order (`Scheduler.ready`)."""
-        rows = self.due(index.CLAIM, limit=limit, group=plan)
+    def ready(
+        self, as_of_event: int, source_sequence: int, limit: int, *, plan: str | None = None
+    ) -> ReadinessPlan | Refusal:
+        """What may run, in the queue's order, at most `limit` orders: a pure view that reserves nothing (W15).
+
+        `as_of_event` is the record of an accepted clock observation: an order is in the view if it is ready by that
+        time. `source_sequence` is the head that the view must be true at; `head_moved` where the stream is elsewhere.
+        """
+        if self.head.seq != source_sequence:
+            return Refusal(code="head_moved", field="/source_sequence")
+        now_us = self._accepted_us(as_of_event)
+        if now_us is None:
+            subject = f"an accepted clock observation at record {as_of_event}"
+            return Refusal(code="not_found", field="/as_of_event", detail={"subject": subject})
+        rows = islice(self._ready_rows(now_us, plan), max(limit, 0))
         orders = tuple(ReadyOrder(row.subject, row.group or None, row.due_us, row.rank) for row in rows)
-        return ReadinessPlan(self.head.seq, self.head.digest, orders)
+        return ReadinessPlan(as_of_event, now_us, self.head.seq, self.head.digest, orders)
+
+    def _ready_rows(self, now_us: int, plan: str | None) -> Iterator[IndexRow]:
+        """The queue without what became ready after `now_us`: rows stand in it by a key that priority has moved."""
+        clock = self.clock()
+        is_now = clock is not None and clock.logical_us == now_us
+        for page in self.pages(index.CLAIM, plan):
+            values = {} if is_now else self.many([row.subject for row in page])
+            yield from (row for row in page if is_now or values[row.subject].ready_us <= now_us)
+
+    def _accepted_us(self, seq: int) -> int | None:
+        """Logical time after the observation recorded at `seq`, None where no accepted one stands there."""
+        if not 1 <= seq <= self.head.seq:
+            return None
+        body = self.record(seq).body
+        is_accepted = isinstance(body, LogicalClockObservation) and body.disposition != "quarantined"
+        return body.logical_us if is_accepted else None
 
     def state_pages(self) -> Iterator[list[tuple[str, bytes]]]:
         """Every (subject, bytes) in id order."""

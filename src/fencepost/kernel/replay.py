@@ -101,11 +101,17 @@ def opened(
         yield record, link
 
 
-def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public_key: bytes | None) -> Verified:
-    """Check the chain, the head, and every anchor of this stream, without folding."""
+def verify(
+    journal: Journal,
+    stream: Stream,
+    ledger: SafetyLedger | None,
+    public_key: bytes | None,
+    kept: Link | None = None,
+) -> Verified:
+    """Check the chain, the head, every anchor of this stream, and one that was kept elsewhere, without folding."""
     links: dict[int, str] = {}
     anchors = [] if ledger is None else list(ledger.all(scope=stream.scope, stream=stream.name))
-    wanted = {anchor.sequence for anchor in anchors}
+    wanted = {anchor.sequence for anchor in anchors} | ({kept.seq} if kept is not None else set())
     last = Link(0, "")
     with journal.snapshot() as reads:
         head = reads.head(stream)
@@ -118,6 +124,7 @@ def verify(journal: Journal, stream: Stream, ledger: SafetyLedger | None, public
     found = [
         *_head_problems(head, last),
         *_anchor_problems(anchors, links, last),
+        *_kept_problems(kept, links, last),
         *_signature_problems(ledger, public_key),
     ]
     first_bad, problem = min(found, default=(None, ""), key=lambda each: each[0] or head.seq)
@@ -147,6 +154,15 @@ def _anchor_problems(anchors: Sequence[Checkpoint], links: Mapping[int, str], la
             yield last.seq + 1, f"an anchor names record {anchor.sequence}, which is missing"
         elif links.get(anchor.sequence) != anchor.digest:
             yield anchor.sequence, "its digest is not the one that was signed"
+
+
+def _kept_problems(kept: Link | None, links: Mapping[int, str], last: Link) -> Iterator[_Problem]:
+    if kept is None:
+        return
+    if kept.seq > last.seq:
+        yield last.seq + 1, f"is missing, and so is record {kept.seq}, which the given anchor names"
+    elif links.get(kept.seq) != kept.digest:
+        yield kept.seq, "its digest is not the one of the given anchor"
 
 
 def _signature_problems(ledger: SafetyLedger | None, public_key: bytes | None) -> Iterator[_Problem]:

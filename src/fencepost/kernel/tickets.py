@@ -50,9 +50,8 @@ class Seeds:
             return self._ready.popleft()
         except IndexError:
             block = hashlib.blake2b(next(self._numbers).to_bytes(8), key=self._key).digest()
-            first, *rest = (block[at : at + SEED_BYTES] for at in range(0, len(block), SEED_BYTES))
-            self._ready.extend(rest)
-            return first
+            self._ready.extend([block[at : at + SEED_BYTES] for at in range(SEED_BYTES, len(block), SEED_BYTES)])
+            return block[:SEED_BYTES]
 
 
 class Ticket:

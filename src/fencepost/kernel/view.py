@@ -11,13 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.core.chain import open_record
 from fencepost.core.decide import Decided, Seen
 from fencepost.core.evolve import Edge
 from fencepost.core.index import Row, difference
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.records import Body
-from fencepost.core.state import decode_value
+from fencepost.kernel.rows import record_of, value_of
 from fencepost.ports.journal import Cursor, Head, Reads, Stream
 
 VALUES_MAX = 8_192
@@ -77,7 +76,7 @@ class GroupView:
         if value is None:
             row = self._reads.states(self._stream, (subject,)).get(subject)
             if row is not None:
-                value = self._known[subject] = decode_value(row.data)
+                value = self._known[subject] = value_of(subject, row.data)
         return value
 
     def due(
@@ -111,14 +110,15 @@ class GroupView:
         found = self._reads.records(self._stream, seq - 1, 1)
         if not found or found[0].seq != seq:
             raise CorruptHistory(f"record {seq} is named by the state and missing")
-        decoded: Body = open_record(seq, found[0].data).body
+        decoded: Body = record_of(seq, found[0].data).body
         return decoded
 
     def merge(self, decided: Decided) -> None:
         """Take over what one command decided."""
         seen, changed, index = self._seen, self.changed, self._index
         for subject, value in decided.values.items():
-            put, delete = difference(seen[subject], value)
+            # Whatever the command changed it has looked up before, unless it has just made the name for it.
+            put, delete = difference(seen.get(subject), value)
             for row in put:
                 index.setdefault(row.stage, {})[subject] = row
             for stage, name in delete:

@@ -28,6 +28,7 @@ from fencepost.core.state import FOLD_VERSION
 from fencepost.kernel.group import Group, Moment, Tools
 from fencepost.kernel.identities import Asked
 from fencepost.kernel.receipts import Receipt
+from fencepost.kernel.rows import other_fold
 from fencepost.kernel.tickets import Seeds, Ticket, answer, read_strictly
 from fencepost.kernel.view import Memory
 from fencepost.ports.authority import Authority
@@ -237,11 +238,9 @@ class Writer:
         stream, memory = self._tools.stream, self._tools.memory
         with self._journal.transaction(stream, wait_s=_WAIT_S) as transaction:
             head = transaction.head(stream)
-            if head.seq and head.fold_version != FOLD_VERSION:
-                raise StorageMismatch(
-                    f"the caches were folded by version {head.fold_version}, this program has {FOLD_VERSION}",
-                    next_step="fencepost journal replay --rebuild",
-                )
+            mismatch = other_fold(head)
+            if mismatch is not None:
+                raise mismatch
             memory.at(head)
             known = transaction.commands(stream, [ticket.request.key for ticket in tickets])
             group = Group(self._tools, transaction, head, moment, known)

@@ -7,8 +7,8 @@ with a typed failure, so that nothing is retried because somebody was not sure.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from fencepost.core.commands import (
     ReserveNext,
 )
 from fencepost.core.decide.dispatch import input_set as set_of_inputs
+from fencepost.core.matching import handed_files
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import ArtifactRef, FailureClass
 from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
@@ -36,7 +37,7 @@ from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Reported
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means
-from fencepost.services.results import facts_of, failed, matches_any, time_used
+from fencepost.services.results import facts_of, failed, time_used
 
 LOG_BYTES = 2**20  # of the first and of the last part of each stream
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
@@ -89,7 +90,7 @@ class Attempts:
             if order is None:
                 raise FencepostError(f"{reservation['order']} was reserved and is not there")
             spec = look.spec(order)
-            handed = _handed(look, spec)
+            handed = handed_files(spec, partial(_applied_files, look))
             repository = _repository(look, spec)
         task = Task(
             spec=spec,
@@ -327,18 +328,10 @@ def layout_of(spec: WorkOrderSpec, handed: tuple[ArtifactRef, ...]) -> Inputs:
     )
 
 
-def _handed(look: Look, spec: WorkOrderSpec) -> tuple[ArtifactRef, ...]:
-    """Files that other orders hand over: those of their applied results that the patterns choose."""
-    chosen: dict[str, ArtifactRef] = {}
-    for source in spec.inputs.orders:
-        order = look.order(source.order)
-        if order is None or order.state != "applied":
-            continue
-        facts = look.facts(order.result_seq)
-        for ref in facts.artifacts if facts is not None else ():
-            if matches_any(source.files, ref.path):
-                chosen[ref.path] = ref
-    return tuple(chosen[path] for path in sorted(chosen, key=os.fsencode))
+def _applied_files(look: Look, name: str) -> tuple[ArtifactRef, ...]:
+    order = look.order(name)
+    facts = look.facts(order.result_seq) if order is not None and order.state == "applied" else None
+    return () if facts is None else facts.artifacts
 
 
 def _repository(look: Look, spec: WorkOrderSpec) -> str:

@@ -61,6 +61,8 @@ class Means:
     base_environment: Mapping[str, str]
     read_log: ReadLog
     schema_problems: Callable[[bytes, bytes], Sequence[str]]
+    sweep_partials: Callable[[], int]
+    """Removes what writers of artifacts and packs left that were killed; returns the number of files."""
 
     def reading(self) -> Reading:
         return self.kernel.clock.read()

@@ -8,7 +8,7 @@ leases by their end.
 from __future__ import annotations
 
 from fencepost.core.commands import ExpireAttempt, ObserveClock, ProveHolderGone, SettleHold
-from fencepost.core.decide.clock import effective_end_us
+from fencepost.core.deadlines import effective_end_us
 from fencepost.core.index import LEASE, RESERVATION, UNSETTLED
 from fencepost.core.state import AttemptState, HoldState
 from fencepost.kernel.group import clock_reading

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from fencepost.core.canonical import sanitize
-from fencepost.core.planfile.patterns import Pattern, compile_pattern
+from fencepost.core.matching import matches, matches_any
 from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
 from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, Usage
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
@@ -19,19 +18,6 @@ from fencepost.services.means import Means
 
 SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked against one
 PROBLEMS_SHOWN_MAX = 5
-
-
-@lru_cache(maxsize=4096)
-def pattern(text: str) -> Pattern:
-    """A pattern of an accepted spec; those were compiled once at submission."""
-    compiled = compile_pattern(text)
-    if not isinstance(compiled, Pattern):
-        raise ValueError(f"pattern {text!r}: {compiled.message}")
-    return compiled
-
-
-def matches_any(texts: Sequence[str], path: str) -> bool:
-    return any(pattern(text).matches(path) for text in texts)
 
 
 def log_ref(means: Means, path: Path, classification: Classification) -> LogRef | None:
@@ -62,7 +48,7 @@ def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output])
     """Check every output that a schema is asked for; a schema that no output falls under has not passed."""
     receipts = []
     for text, digest in sorted(accept.schemas.items()):
-        chosen = [output for output in outputs if pattern(text).matches(output.path)]
+        chosen = [output for output in outputs if matches(text, output.path)]
         problems: list[str] = [] if chosen else [f"no output matches {text}"]
         try:
             schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)

@@ -17,20 +17,22 @@ import msgspec
 from fencepost.core import canonical
 from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitPlan
 from fencepost.core.ids import sha256_of
+from fencepost.core.matching import pattern_of
 from fencepost.core.planfile import (
     FilePatterns,
     FileTree,
     FromOrder,
-    Pattern,
     PlanDocument,
     PlanProblem,
     WorkItem,
-    compile_pattern,
     select,
 )
+from fencepost.core.reasons import Refusal
 from fencepost.core.records.plan import Acceptance, Retry
 from fencepost.core.state import NameState, PlanState, name_subject
+from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
 from fencepost.ports.artifacts import ArtifactStore, Classification
 from fencepost.ports.errors import ContentTooLarge, PathRefused
 from fencepost.ports.packs import ManifestStored, PackRefused, Packs, PathProblem
@@ -67,13 +69,13 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
 def selections(document: PlanDocument, tree: Sequence[str]) -> tuple[Selection, ...]:
     """What each order pins. The work is shared by orders with the same patterns."""
     files = FileTree(tree)
-    every = tuple(select((_pattern("**"),), files))
+    every = tuple(select((pattern_of("**"),), files))
     known: dict[tuple[str, ...] | None, tuple[str, ...]] = {None: every}
     found = []
     for item in document.work:
         texts = _texts(item)
         if texts not in known:
-            known[texts] = tuple(select([_pattern(text) for text in texts or ()], files))
+            known[texts] = tuple(select([pattern_of(text) for text in texts or ()], files))
         paths = known[texts]
         extra = {word for word in item.accept.verify if word in files}.difference(paths)
         if extra:
@@ -87,13 +89,6 @@ def _texts(item: WorkItem) -> tuple[str, ...] | None:
     if item.pins_every_file():
         return None
     return tuple(text for source in item.inputs or () if isinstance(source, FilePatterns) for text in source.patterns)
-
-
-def _pattern(text: str) -> Pattern:
-    found = compile_pattern(text)
-    if not isinstance(found, Pattern):
-        raise ValueError(f"a checked plan holds the pattern {text!r}: {found.message}")
-    return found
 
 
 def every_path(chosen: Sequence[Selection]) -> tuple[str, ...]:
@@ -122,7 +117,7 @@ def _placed(document: PlanDocument, chosen: Sequence[Selection], problem: PathPr
 def _place_of(item: WorkItem, path: str) -> str:
     base = f"/work/{item.position}"
     for place, source in enumerate(item.inputs or ()):
-        if isinstance(source, FilePatterns) and any(_pattern(text).matches(path) for text in source.patterns):
+        if isinstance(source, FilePatterns) and any(pattern_of(text).matches(path) for text in source.patterns):
             return f"{base}/inputs/{place}"
     for text, schema in item.accept.schema:
         if schema == path:
@@ -187,10 +182,25 @@ def submission_key(name: str, content: str, predecessor: str) -> str:
     return f"submit:{sha256_of('|'.join((name, content, predecessor)).encode())}"
 
 
-def known_plan(look: Look, name: str) -> PlanState | None:
-    """The plan that a name means: the open one, else the newest."""
+def answered(kernel: Kernel, document: PlanDocument, content: str, key: str) -> Receipt | None:
+    """What the submission of this plan under a key was answered, None for an unused key.
+
+    Authority is asked again. A key of something else is refused as `operation_collision`.
+    """
+    question = SubmitPlan(name=document.name, objective="", content=content, orders=(), recovery="replace", mode="new")
+    receipt = kernel.recall(kernel.request("human", question, key))
+    if receipt is None or receipt.refusal is not None:
+        return receipt
+    if (receipt.result.get("name"), receipt.result.get("content")) == (document.name, content):
+        return receipt
+    refusal = Refusal(code="operation_collision", field="/key", detail={"subject": key})
+    return Receipt(key=key, sequence=receipt.sequence, refusal=refusal, fresh=False)
+
+
+def known_plan(look: Look, name: str, content: str = "") -> PlanState | None:
+    """The plan that a name means: the open one of this content, else the newest open one, else the newest."""
     known = look.find(name_subject(name), NameState)
-    return None if known is None else look.find(known.open or known.newest, PlanState)
+    return None if known is None else look.find(known.meant_by(content), PlanState)
 
 
 def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:

@@ -10,7 +10,10 @@ import os
 import re
 from collections.abc import Mapping
 
-from fencepost.core.amounts import exhausted, plus, shortfall
+from msgspec.structs import replace
+
+from fencepost.core import needs
+from fencepost.core.amounts import plus
 from fencepost.core.commands import (
     AdvanceCancel,
     AnyCommand,
@@ -20,6 +23,7 @@ from fencepost.core.commands import (
     TellDependents,
 )
 from fencepost.core.index import BUDGET, CLAIM, DEADLINE, RETRY, REVISE, TELL
+from fencepost.core.shares import Shares
 from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.journal import Cursor
@@ -42,6 +46,10 @@ class Upkeep:
     def unfinished(self) -> bool:
         """Whether a look has left something unexamined that the next one should see soon."""
         return self._blocked.unfinished
+
+    def is_quiet(self, look: Look) -> bool:
+        """Whether everything that waits for budget has been examined since the last record, and cannot go on."""
+        return self._blocked.is_quiet_at(look.head.seq) or not look.due(BUDGET, limit=1)
 
     def run_once(self) -> int:
         """Return how many commands moved something."""
@@ -105,6 +113,10 @@ class Blocked:
         self._found = False  # whether this round found anything
         self.unfinished = False
 
+    def is_quiet_at(self, sequence: int) -> bool:
+        """Whether a whole round at this head has found nothing that could go on."""
+        return self._after is None and self._quiet_at == sequence
+
     def movable(self, look: Look) -> list[OrderState]:
         """Orders of the next page that would fit now, all of them together, or that can never fit again."""
         if self._after is None and look.head.seq == self._quiet_at:
@@ -130,44 +142,60 @@ class Blocked:
         waiting = _orders(look, [row.subject for row in look.due(CLAIM, limit=PAGE)])
         orders = _orders(look, names)
         subjects = {subject for order in (*waiting, *orders) for subject in order.accounts}
-        accounts = {name: value.account for name, value in look.many(sorted(subjects)).items()}
-        promised: dict[str, dict[str, int]] = {}
+        values = look.many(sorted(subjects))
+        promises = _Promises({name: value.account for name, value in values.items()})
         for order in waiting:
-            _promise(promised, order, _wanted(order, accounts))
+            plan = values.get(order.plan or "")
+            if plan is None or not plan.cancel:
+                promises.promise(order, promises.wanted(order, plan))
         found = []
         for order in orders:
-            if any(exhausted(accounts[subject], order.terms.hold_least) for subject in order.accounts):
+            plan = values.get(order.plan or "")
+            if promises.is_exhausted(order, plan):
                 found.append(order)
                 continue
-            wanted = _wanted(order, accounts)
-            if not any(
-                shortfall(accounts[subject], plus(wanted, promised.get(subject, {}))) for subject in order.accounts
-            ):
-                _promise(promised, order, wanted)
+            wanted = promises.wanted(order, plan)
+            obstacle = needs.obstacle(order, wanted, promises.left)
+            if obstacle is None:
+                promises.promise(order, wanted)
                 found.append(order)
+            elif "currency_not_budgeted" in (obstacle.code, order.reason) and obstacle.code != order.reason:
+                found.append(order)  # it moves no further, but it says what holds it up now
         return found
+
+
+class _Promises:
+    """Accounts as they are, and as those who may go on before would leave them."""
+
+    def __init__(self, accounts: Mapping[str, Account]) -> None:
+        self._accounts = accounts
+        self._promised: dict[str, dict[str, int]] = {}
+
+    def left(self, subject: str) -> Account:
+        account = self._accounts[subject]
+        promised = self._promised.get(subject)
+        return account if promised is None else replace(account, held=plus(account.held, promised))
+
+    def is_exhausted(self, order: OrderState, plan: PlanState | None) -> bool:
+        return needs.exhausted_on_path(order, self._shares(order, plan), self._account) is not None
+
+    def wanted(self, order: OrderState, plan: PlanState | None) -> dict[str, int]:
+        return needs.wanted(order, self._shares(order, plan), self._account)
+
+    def promise(self, order: OrderState, amounts: Mapping[str, int]) -> None:
+        for subject in order.accounts:
+            self._promised[subject] = plus(self._promised.get(subject, {}), amounts)
+
+    def _account(self, subject: str) -> Account:
+        return self._accounts[subject]
+
+    def _shares(self, order: OrderState, plan: PlanState | None) -> Shares:
+        return needs.shares_now(order, self._account, 1 if plan is None else plan.orders)
 
 
 def _orders(look: Look, names: list[str]) -> list[OrderState]:
     values = look.many(names)
     return [value for name in names if isinstance(value := values.get(name), OrderState)]
-
-
-def _promise(promised: dict[str, dict[str, int]], order: OrderState, amounts: dict[str, int]) -> None:
-    for subject in order.accounts:
-        promised[subject] = plus(promised.get(subject, {}), amounts)
-
-
-def _wanted(order: OrderState, accounts: Mapping[str, Account]) -> dict[str, int]:
-    """What the next attempt will ask for: its share, at most what its accounts have not charged yet."""
-    amounts = dict(order.terms.hold)
-    for dimension, least in order.terms.hold_least.items():
-        for subject in order.accounts:
-            ceiling = accounts[subject].ceiling.get(dimension)
-            if ceiling is not None:
-                left = ceiling - accounts[subject].charged.get(dimension, 0)
-                amounts[dimension] = min(amounts[dimension], max(left, least))
-    return amounts
 
 
 def _is_needed(look: Look, attempt: AttemptState, now_us: int, keep_us: int) -> bool:

@@ -91,7 +91,7 @@ class Worker:
         self._lock_descriptor = taken
         reading = self._means.reading()
         receipt = self._means.issue(
-            "human",
+            "dispatcher",
             EnrolWorker(
                 worker=self.worker,
                 host=reading.source,
@@ -128,14 +128,17 @@ class Worker:
             self._lock_descriptor = -1
 
     def is_idle(self) -> bool:
-        """Whether no slot is taken and nothing of the scope (or plan) is left that this worker could move.
+        """Whether no slot is taken, nothing is left that this worker may claim, and nothing of the whole scope moves.
 
-        Backoffs, leases, reservations and unsettled holds that are not due yet are waiting, not an end.
+        Backoffs, leases, reservations and unsettled holds that are not due yet are waiting, not an end. Orders that
+        wait for budget are examined before they count as one: a round of looks has found that none can go on.
         """
         if self._threads():
             return False
         with self._means.kernel.reader.look() as look:
             if look.due(CLAIM, limit=1, group=self._plan) or look.due(DEADLINE, now_us=self._now_us(look), limit=1):
+                return False
+            if not self._upkeep.is_quiet(look):
                 return False
             waiting = (RETRY, RESERVATION, LEASE, UNSETTLED, FINISH, TELL, REVISE)
             return all(look.next_due(stage) is None for stage in waiting)
@@ -185,6 +188,7 @@ class Worker:
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_S
             self._cleaner.sweep(self._upkeep.sweep)
+            self._cleaner.sweep(self._means.sweep_partials)
         return moved + looked
 
     def _safely(self, step: Callable[[], int]) -> int | None:

@@ -38,7 +38,7 @@ def test_w2_a_reservation_allocates_everything_and_grants_nothing() -> None:
     assert made["fence"] == 1 and made["version"] == world.live.values[made["attempt"]].version
     reserved = attempt(world)
     assert reserved.lease_us == 0 and reserved.descriptor_seq == 0, "no lease, no descriptor"
-    assert world.refused(world.event(reserved)) == "rejected_stale"
+    assert world.refused(world.event(reserved)) == "stale_fence"
     assert world.refused(world.result(reserved)) != ""
     assert world.order("a").account.held == body.amounts
 
@@ -114,7 +114,10 @@ def test_w17_late_facts_of_one_attempt_are_bounded() -> None:
     world = world_in("cancelled/live")
     known = attempt(world)
     for number in range(world.limits.late_records_per_attempt + 5):
-        assert world.refused(world.event(known, "heartbeat_observed", note=str(number))) == "rejected_stale"
+        kept = number < world.limits.late_records_per_attempt
+        code = world.refused(world.event(known, "heartbeat_observed", note=str(number)))
+        assert code == ("rejected_stale" if kept else "stale_fence"), "what is not kept is not said to be"
+    assert world.refused(world.event(known, "heartbeat_observed", note="0")) == "rejected_stale", "it is kept"
     assert len(attempt(world).late) == world.limits.late_records_per_attempt
 
 

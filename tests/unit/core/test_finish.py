@@ -354,8 +354,9 @@ def test_case_03_a_fence_that_was_never_the_holders_pays_nothing() -> None:
     world = world_in("active/running")
     known = attempt(world)
     forged = c.ReportResult(attempt=known.attempt, fence=7, spec=world.order("a").spec, facts=world.facts_of(known))
-    assert world.refused(forged) == "rejected_stale"
+    assert world.refused(forged) == "stale_fence"
     assert world.order("a").account.charged == {"attempts": 1} and attempt(world).state == "running"
+    assert not attempt(world).late, "a fence that was nobody's takes no room"
 
 
 def test_case_03_a_forged_fence_pays_nothing_after_the_end_either() -> None:
@@ -363,7 +364,7 @@ def test_case_03_a_forged_fence_pays_nothing_after_the_end_either() -> None:
     known = attempt(world)
     facts = world.facts_of(known, usage=(used(known, receipt="forged", provider="x", calls=9),))
     forged = c.ReportResult(attempt=known.attempt, fence=7, spec=world.order("a").spec, facts=facts)
-    assert world.refused(forged) == "rejected_stale"
+    assert world.refused(forged) == "stale_fence"
     assert world.hold_of(world.order("a")).state == "unsettled" and world.order("a").account.charged == {"attempts": 1}
 
 

@@ -42,10 +42,10 @@ def test_w15_who_waits_behind_a_persons_decision_says_so() -> None:
     assert why(conflict, undecided=True)["reason"] == "results_differ"
     plan = world.live.values[conflict.plan or ""]
     orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
-    assert not only_a_person_can_move(orders) and plan_outcome(plan, orders) == "open"
+    assert not only_a_person_can_move(orders, world.clock) and plan_outcome(plan, orders, world.clock) == "open"
     world.finish("first")
     orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
-    assert only_a_person_can_move(orders) and plan_outcome(plan, orders) == "waiting"
+    assert only_a_person_can_move(orders, world.clock) and plan_outcome(plan, orders, world.clock) == "waiting"
 
 
 def test_accounts_show_what_is_left_even_below_zero() -> None:

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Iterator
 
+FOLDERS_SHOWN_MAX = 3
 LOCK_DESCRIPTOR_MIN = 20
 """The lock's descriptor in the command: above those that shells and scripts use for themselves."""
 
@@ -79,9 +80,17 @@ def _candidates(program: str, environment: dict[str, str]) -> Iterator[str]:
         yield os.path.join(folder or ".", program)
 
 
+def _shown(path: str) -> str:
+    """The first folders of a PATH, and how many more it has."""
+    folders = list(dict.fromkeys(path.split(os.pathsep)))
+    more = len(folders) - FOLDERS_SHOWN_MAX
+    shown = os.pathsep.join(folders[:FOLDERS_SHOWN_MAX])
+    return f"{shown} and {more} more folders" if more > 0 else shown
+
+
 def _explain(program: str, environment: dict[str, str], error: OSError) -> str:
     if error.errno == errno.ENOENT and os.sep not in program:
-        return f"no command {program} on PATH {environment.get('PATH', os.defpath)}"
+        return f"no command {program} on PATH, which is {_shown(environment.get('PATH', os.defpath))}"
     if error.errno == errno.ENOENT and os.path.exists(program):
         return f"cannot run {program}: the interpreter on its first line does not exist"
     if error.errno == errno.EACCES and os.path.isdir(program):

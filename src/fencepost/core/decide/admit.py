@@ -21,6 +21,7 @@ from fencepost.core.decide.drafts import (
 )
 from fencepost.core.decide.holds import hold_for
 from fencepost.core.decide.specs import Specs
+from fencepost.core.identity import meaning
 from fencepost.core.machines import ENDED
 from fencepost.core.planfile.graph import ring_text, sort_graph
 from fencepost.core.reasons import Refusal
@@ -50,16 +51,25 @@ def submit_plan(batch: Batch, request: Request, command: SubmitPlan) -> Decided 
 
 def _known_plan(batch: Batch, known: NameState, command: SubmitPlan) -> Decided | Refusal | None:
     """The plan that this submission means, if it is there already; None when a new one is to be written."""
-    if command.mode == "new":
-        return None
-    newest = batch.find(known.open or known.newest, PlanState)
-    if newest is None:
-        raise LookupError(f"{known.newest} is named by the state and missing")
-    if known.open is not None and newest.content != command.content:
+    name = known.meant_by(command.content)
+    meant = batch.find(name, PlanState)
+    if meant is None:
+        raise LookupError(f"{name} is named by the state and missing")
+    found = meaning(meant, command.content, command.mode)
+    if found == "changed":
         return Refusal(code="plan_changed", field="/content", detail={"name": command.name})
-    if newest.content == command.content and (known.open is not None or command.mode == "continue"):
-        return batch.decided(_plan_result(newest, fresh=False))
-    return None
+    if found == "found":
+        return batch.decided(_plan_result(meant, fresh=False))
+    return open_plans_refusal(batch, known)
+
+
+def open_plans_refusal(batch: Batch, name: NameState) -> Refusal | None:
+    """Refuse one open plan more of a name than it may have."""
+    most = batch.given.limits.name_open_plans_max
+    if len(name.open_plans) < most:
+        return None
+    detail = {"subject": f"the number of open plans named {name.name}", "bound": str(most)}
+    return Refusal(code="too_large", field="/name", detail=detail)
 
 
 def _plan_result(plan: PlanState, *, fresh: bool) -> dict[str, object]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fencepost.core.commands import Command, OpenScope, Request
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import first_observation
+from fencepost.core.grants import Caveat, objection
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.authority import ConstitutionAdopted, GrantIssued, PrincipalEnrolled, ScopeOpened
 from fencepost.core.state import (
@@ -24,19 +25,26 @@ from fencepost.core.state import (
 )
 
 
-def grant_refusal(grant: GrantState | None, principal: str, operation: str, now_us: int) -> Refusal | None:
-    """Why a grant does not carry an operation, in order of precedence."""
+def _grant_refusal(batch: Batch, grant: GrantState | None, principal: str, operation: str) -> Refusal | None:
+    """Why a grant does not carry an operation, in order of precedence.
+
+    A grant ends by whichever time is later, the accepted one or the host's: a clock that waits for a person prolongs
+    no authority.
+    """
     if grant is None:
         return Refusal(code="grant_missing", field="/grant")
     if grant.revoked:
         return Refusal(code="grant_revoked", field="/grant")
-    if grant.audience != principal:
-        return Refusal(code="grant_audience", field="/grant")
-    if operation not in grant.operations:
-        return Refusal(code="grant_operation", field="/grant", detail={"operation": operation})
-    if grant.expires_us is not None and now_us >= grant.expires_us:
-        return Refusal(code="grant_expired", field="/grant")
-    return None
+    found = objection(
+        Caveat(audience=grant.audience, operations=grant.operations, expires_us=grant.expires_us),
+        audience=principal,
+        operation=operation,
+        work_order=None,
+        attempt=None,
+        fence=None,
+        now_us=max(batch.now_us, batch.given.utc_us),
+    )
+    return None if found is None else Refusal(code=found.code, field="/grant", detail={"operation": operation})
 
 
 def authorize(batch: Batch, request: Request) -> tuple[str, Refusal | None]:
@@ -51,7 +59,7 @@ def authorize(batch: Batch, request: Request) -> tuple[str, Refusal | None]:
         return "", Refusal(code="unauthenticated", field="/principal", detail={"principal": request.principal})
     command: Command = request.command
     own = command.pairs[0]
-    refusal = grant_refusal(authority.grants.get(request.grant), request.principal, own, batch.now_us)
+    refusal = _grant_refusal(batch, authority.grants.get(request.grant), request.principal, own)
     if refusal is not None:
         return "", refusal
     for pair in command.pairs:

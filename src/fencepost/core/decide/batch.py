@@ -52,6 +52,7 @@ class Given(msgspec.Struct, frozen=True, gc=False):
     questions: Mapping[str, str]  # "action/resource kind" -> digest under which it is decided
     rulings: Mapping[str, AuthorityDecision]  # the same key -> decision, for those that may not be recorded yet
     prover: str  # principal that proves deadlines
+    utc_us: int = 0  # of the reading that the command was taken with; it can only shorten what a grant permits
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):
@@ -171,8 +172,3 @@ class Batch:
 
     def decided(self, result: Mapping[str, Any], refusal: Refusal | None = None) -> Decided:
         return Decided(self.facts, self.values, self.edges, result, self.decision, refusal)
-
-
-def wire(value: Any) -> Any:
-    """A struct as plain data for a receipt."""
-    return msgspec.to_builtins(value)

@@ -8,9 +8,10 @@ and never stands in the way of others.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from fencepost.core.amounts import foreign_currency, shortfall
+from fencepost.core import needs
 from fencepost.core.commands import ReleaseReservation, Reserve, ReserveNext
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
@@ -19,7 +20,7 @@ from fencepost.core.index import CLAIM, Row
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptReservation
-from fencepost.core.state import AttemptState, OrderState, WorkerState
+from fencepost.core.state import AttemptState, OrderState, PlanState, WorkerState
 
 
 def reserve(batch: Batch, command: Reserve) -> Decided | Refusal:
@@ -29,13 +30,11 @@ def reserve(batch: Batch, command: Reserve) -> Decided | Refusal:
     order = batch.find(command.order, OrderState)
     if order is None:
         return Refusal(code="not_found", field="/order", detail={"subject": command.order})
-    if order.version != command.expected:
-        detail = {"subject": order.order, "found": str(order.version), "expected": str(command.expected)}
-        return Refusal(code="version_moved", field="/expected", detail=detail)
+    moved = ending.version_refusal(order.order, order, command.expected)
+    if moved is not None:
+        return moved
     outcome = _reserve_one(batch, order, worker)
-    if isinstance(outcome, Refusal):
-        return batch.decided({}, outcome) if batch.facts else outcome
-    return batch.decided({"reservations": [outcome]})
+    return outcome if isinstance(outcome, Refusal) else batch.decided({"reservations": [outcome]})
 
 
 def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
@@ -54,24 +53,34 @@ def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
             made.append(outcome)
         if len(made) == count:
             break
-    if not made:
-        nothing = Refusal(code="nothing_ready")
-        return batch.decided({}, nothing) if batch.facts else nothing
-    return batch.decided({"reservations": made})
+    return batch.decided({"reservations": made}) if made else Refusal(code="nothing_ready")
 
 
 def _queue(batch: Batch, page: int, plan: str | None) -> Iterator[Row]:
     """The queue in its order, page by page, so that a row that may not run now hides none behind it.
 
-    Bounded by `page_max` rows: orders that turn out to be blocked by budget leave the queue on the way.
+    Bounded by `page_max` rows: orders that turn out to be blocked by budget leave the queue on the way. Those of plans
+    that are being cancelled do not count, since they leave it by themselves; two of the largest such plans are passed.
     """
+    limits = batch.given.limits
     after: tuple[int, int, str] | None = None
-    for _ in range(-(-batch.given.limits.page_max // page)):
+    looked = passed = 0
+    while looked < limits.page_max and passed <= 2 * limits.plan_orders_max:
         rows = batch.due(CLAIM, batch.now_us, page, plan, after)
-        yield from rows
+        live = [row for row in rows if not _is_over(batch, row.group)]
+        yield from live
         if len(rows) < page:
             return
         after = (rows[-1].due_us, rows[-1].rank, rows[-1].subject)
+        looked += len(live)
+        passed += len(rows) - len(live)
+        if not live:
+            page = max(page, limits.page_max)
+
+
+def _is_over(batch: Batch, plan: str) -> bool:
+    known = batch.find(plan, PlanState) if plan else None
+    return known is not None and ending.plan_over(batch, known) is not None
 
 
 def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[str, Any] | Refusal:
@@ -86,52 +95,26 @@ def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[s
         return Refusal(code="executor_unsupported", field="/worker", detail=detail)
     if verdict_of_all(order.groups) != "holds":
         raise LookupError(f"{order.order} is ready and its dependencies do not hold")
-    amounts = wanted(batch, order)
-    refusal = _budget_refusal(batch, order, amounts)
-    if refusal is not None:
-        return refusal
-    return _write(batch, order, worker, amounts)
-
-
-def wanted(batch: Batch, order: OrderState) -> dict[str, int]:
-    """What the next attempt holds: its share, at most what its accounts have not charged yet."""
-    amounts = dict(order.terms.hold)
-    for dimension, least in order.terms.hold_least.items():
-        for subject in order.accounts:
-            account = ending.account_of(batch, subject)
-            ceiling = account.ceiling.get(dimension)
-            if ceiling is not None:
-                left = ceiling - account.charged.get(dimension, 0)
-                amounts[dimension] = min(amounts[dimension], max(left, least))
-    return amounts
-
-
-def _budget_refusal(batch: Batch, order: OrderState, amounts: dict[str, int]) -> Refusal | None:
     exhausted = ending.exhausted_on_path(batch, order)
     if exhausted is not None:
         subject, dimensions = exhausted
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", subject)
         detail = {"account": subject, "dimension": ", ".join(dimensions)}
         return Refusal(code="budget_exhausted", detail=detail)
-    refusal = held_elsewhere(batch, order, amounts)
-    if refusal is not None:
-        ending.move(batch, order.order, "blocked_budget", "budget_held", refusal.detail["account"])
-    return refusal
+    found = in_the_way(batch, order)
+    if found is not None:
+        ending.move(batch, order.order, "blocked_budget", found.code, found.account)
+        return Refusal(code=found.code, detail=found.detail)
+    return _write(batch, order, worker, _wanted(batch, order))
 
 
-def held_elsewhere(batch: Batch, order: OrderState, amounts: dict[str, int]) -> Refusal | None:
-    """The first account of the path into which a hold does not fit now: all of them together, or none."""
-    for subject in order.accounts:
-        account = ending.account_of(batch, subject)
-        currency = foreign_currency(account, amounts)
-        if currency is not None:
-            detail = {"account": subject, "currency": currency}
-            return Refusal(code="currency_not_budgeted", detail=detail)
-        short = shortfall(account, amounts)
-        if short:
-            detail = {"account": subject, "dimension": ", ".join(short)}
-            return Refusal(code="budget_held", detail=detail)
-    return None
+def _wanted(batch: Batch, order: OrderState) -> dict[str, int]:
+    return needs.wanted(order, ending.shares_now(batch, order), partial(ending.account_of, batch))
+
+
+def in_the_way(batch: Batch, order: OrderState) -> needs.Obstacle | None:
+    """Why the next attempt's hold cannot be had now, None when it can."""
+    return needs.obstacle(order, _wanted(batch, order), partial(ending.account_of, batch))
 
 
 def _write(batch: Batch, order: OrderState, worker: WorkerState, amounts: dict[str, int]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ nothing (W8, W10; lifecycle, Time).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from fencepost.core.canonical import digest_of
 from fencepost.core.commands import ObserveClock, Reading
+from fencepost.core.deadlines import effective_end_us, is_past
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.clock import ClockDeadlineEligibility, ExpiryEligibility, LogicalClockObservation
@@ -66,7 +67,7 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
             "restart",
             clock.logical_us,
             previous=source.last_seq if source is not None else 0,
-            grace_from_us=clock.logical_us,
+            grace_from_us=_grace_from_us(clock),
             grace_until_us=clock.logical_us + batch.given.limits.lease_us,
         )
         batch.emit(CLOCK, body)
@@ -82,7 +83,7 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
     logical_us = max(clock.logical_us, source.anchor_logical_us + elapsed_us)
     grace_from_us = grace_until_us = 0
     if reading.tick_us - source.last_tick > batch.given.limits.lease_us // 2:
-        grace_from_us = clock.logical_us
+        grace_from_us = _grace_from_us(clock)
         grace_until_us = logical_us + batch.given.limits.lease_us
     body = _observation(
         reading,
@@ -96,6 +97,11 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
     return batch.decided(_told(batch.clock))
 
 
+def _grace_from_us(clock: ClockState) -> int:
+    """A second gap takes nothing from those whose grace is still open: it is theirs as well."""
+    return clock.grace_from_us if clock.grace_until_us > clock.logical_us else clock.logical_us
+
+
 def _told(clock: ClockState) -> dict[str, object]:
     return {"logical_us": clock.logical_us, "state": clock.state}
 
@@ -107,25 +113,27 @@ def blocked(clock: ClockState) -> Refusal | None:
     return None
 
 
-def effective_end_us(clock: ClockState, deadline_us: int) -> int:
-    """When a lease or reservation ends, with the grace that a gap in observation gives it."""
-    if clock.grace_until_us and deadline_us >= clock.grace_from_us:
-        return max(deadline_us, clock.grace_until_us)
-    return deadline_us
-
-
-def has_lapsed(clock: ClockState, deadline_us: int) -> bool:
-    """Whether a lease or reservation is past its end, from its holder's view: at the end it is over."""
-    return clock.logical_us >= effective_end_us(clock, deadline_us)
-
-
 def _not_due(clock: ClockState, subject: str, deadline_us: int) -> Refusal | None:
     refusal = blocked(clock)
     if refusal is not None:
         return refusal
-    if clock.logical_us - clock.uncertainty_us < deadline_us:
+    if not is_past(clock, deadline_us):
         return Refusal(code="not_due", detail={"subject": subject})
     return None
+
+
+def _seen(batch: Batch) -> dict[str, Any]:
+    """What every proof says of the clock that it rests on, and of who proves."""
+    clock = batch.clock
+    return {
+        "domain": clock.domain,
+        "observation": clock.last_seq,
+        "logical_us": clock.logical_us,
+        "uncertainty_us": clock.uncertainty_us,
+        "clock_version": clock.version,
+        "prover": batch.given.prover,
+        "decision": batch.given.questions["prove_clock_deadline/clock_domain"],
+    }
 
 
 def prove_expiry(
@@ -141,23 +149,17 @@ def prove_expiry(
     refusal = _not_due(clock, target, deadline_us)
     if refusal is not None:
         return refusal
-    if clock.logical_us - clock.uncertainty_us < effective_end_us(clock, deadline_us):
+    if not is_past(clock, effective_end_us(clock, deadline_us)):
         return Refusal(code="clock_grace", detail={"subject": target})
     batch.emit(
         CLOCK,
         ExpiryEligibility(
-            domain=clock.domain,
             purpose=purpose,
             target=target,
             target_version=version,
             fence=fence,
             deadline_us=deadline_us,
-            observation=clock.last_seq,
-            logical_us=clock.logical_us,
-            uncertainty_us=clock.uncertainty_us,
-            clock_version=clock.version,
-            prover=batch.given.prover,
-            decision=batch.given.questions["prove_clock_deadline/clock_domain"],
+            **_seen(batch),
         ),
     )
     return None
@@ -167,25 +169,18 @@ def prove_deadline(
     batch: Batch, purpose: _Deadline, target_kind: _Target, target: str, version: int, deadline_us: int
 ) -> Refusal | None:
     """Emit the proof that one declared deadline has passed, or say why there is none. It moves nothing."""
-    clock = batch.clock
-    refusal = _not_due(clock, target, deadline_us)
+    refusal = _not_due(batch.clock, target, deadline_us)
     if refusal is not None:
         return refusal
     batch.emit(
         CLOCK,
         ClockDeadlineEligibility(
-            domain=clock.domain,
             purpose=purpose,
             target_kind=target_kind,
             target=target,
             target_version=version,
             deadline_us=deadline_us,
-            observation=clock.last_seq,
-            logical_us=clock.logical_us,
-            uncertainty_us=clock.uncertainty_us,
-            clock_version=clock.version,
-            prover=batch.given.prover,
-            decision=batch.given.questions["prove_clock_deadline/clock_domain"],
+            **_seen(batch),
         ),
     )
     return None

@@ -14,11 +14,13 @@ from typing import Any
 from fencepost.core.amounts import available
 from fencepost.core.canonical import digest_of
 from fencepost.core.commands import Activate, AppendEvent, EnrolWorker, RenewLeases, Request
+from fencepost.core.deadlines import has_lapsed
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
-from fencepost.core.decide.clock import blocked, has_lapsed
-from fencepost.core.decide.specs import matches
+from fencepost.core.decide.clock import blocked
+from fencepost.core.decide.specs import EXECUTOR_CEILINGS
 from fencepost.core.machines import LIVE
+from fencepost.core.matching import handed_files
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import (
@@ -36,8 +38,6 @@ from fencepost.core.state import AUTHORITY, AttemptState, AuthorityState, OrderS
 
 MODE_CEILINGS: dict[str, tuple[str, ...]] = {"local": ("workspace.write",)}
 """Operations that each deployment mode permits at most."""
-EXECUTOR_CEILINGS: dict[tuple[str, int], tuple[str, ...]] = {("command", 1): ("workspace.write",)}
-"""Operations that each executor and version permits at most; what is not here is no executor of this kernel."""
 
 
 def enrol_worker(batch: Batch, command: EnrolWorker) -> Decided | Refusal:
@@ -136,14 +136,7 @@ def _not_this_holder(attempt: AttemptState, command: Activate) -> Refusal | None
         return Refusal(code=code, field="/attempt", detail=detail)
     if attempt.fence != command.fence:
         return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
-    if attempt.version != command.expected:
-        detail = {
-            "subject": attempt.attempt,
-            "found": str(attempt.version),
-            "expected": str(command.expected),
-        }
-        return Refusal(code="version_moved", field="/expected", detail=detail)
-    return None
+    return ending.version_refusal(attempt.attempt, attempt, command.expected)
 
 
 def _not_now(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal | None:
@@ -174,17 +167,14 @@ def _overdrawn(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusa
     return None
 
 
-def handed_files(batch: Batch, order: OrderState) -> dict[str, ArtifactRef]:
-    """What other orders hand over, by path: of their applied results, the files that the spec's patterns choose."""
-    chosen: dict[str, ArtifactRef] = {}
-    for source in batch.body(order.spec_seq, WorkOrderSpec).inputs.orders:
-        producer = ending.order_of(batch, source.order)
+def _handed(batch: Batch, order: OrderState) -> tuple[ArtifactRef, ...]:
+    def applied(name: str) -> tuple[ArtifactRef, ...]:
+        producer = ending.order_of(batch, name)
         if producer.state != "applied":
-            continue
-        for ref in batch.body(producer.result_seq, AttemptResult).facts.artifacts:
-            if any(matches(text, ref.path) for text in source.files):
-                chosen[ref.path] = ref
-    return chosen
+            return ()
+        return batch.body(producer.result_seq, AttemptResult).facts.artifacts
+
+    return handed_files(batch.body(order.spec_seq, WorkOrderSpec), applied) if order.terms.handed else ()
 
 
 def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | None:
@@ -198,8 +188,7 @@ def _mismatch(batch: Batch, order: OrderState, command: Activate) -> Refusal | N
     if command.extensions:
         name = min(command.extensions)
         return Refusal(code="extension_unregistered", field="/extensions", detail={"extension": name})
-    wanted = handed_files(batch, order) if order.terms.handed else {}
-    if len(command.handed) != len(wanted) or {ref.path: ref for ref in command.handed} != wanted:
+    if command.handed != _handed(batch, order):
         return Refusal(code="spec_mismatch", field="/handed", detail={"subject": order.order})
     if command.input_set != input_set(order.terms.input_set, command.handed):
         return Refusal(code="spec_mismatch", field="/input_set", detail={"subject": order.order})
@@ -281,10 +270,13 @@ def append_event(batch: Batch, command: AppendEvent) -> Decided | Refusal:
 
 def late_event(batch: Batch, attempt: AttemptState, command: AppendEvent) -> Decided | Refusal:
     """Keep a late event once for each attempt, kind and digest; it moves nothing (W17)."""
-    stale = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
+    detail = {"subject": attempt.attempt}
+    stale = Refusal(code="rejected_stale", field="/fence", detail=detail)
     digest = digest_of(command)
-    if not remembers_more(batch, attempt, "event", digest):
+    if is_kept(attempt, "event", digest):
         return stale
+    if not remembers_more(batch, attempt, command.fence):
+        return Refusal(code="stale_fence", field="/fence", detail=detail)
     batch.emit(
         attempt.attempt,
         LateRecord(
@@ -299,7 +291,13 @@ def late_event(batch: Batch, attempt: AttemptState, command: AppendEvent) -> Dec
     return batch.decided({}, stale)
 
 
-def remembers_more(batch: Batch, attempt: AttemptState, what: str, digest: str) -> bool:
-    """Whether this late fact is new and within the bound; repeats are counted by nobody and kept once."""
-    known = {(kind, kept) for kind, kept, _ in attempt.late}
-    return (what, digest) not in known and len(attempt.late) < batch.given.limits.late_records_per_attempt
+def is_kept(attempt: AttemptState, what: str, digest: str) -> bool:
+    """Whether this late fact is kept already; repeats are counted by nobody."""
+    return any((kind, kept) == (what, digest) for kind, kept, _ in attempt.late)
+
+
+def remembers_more(batch: Batch, attempt: AttemptState, fence: int) -> bool:
+    """Whether another late fact is kept. Under a fence that this attempt never had it is nobody's, and takes no room."""
+    if fence != attempt.fence or attempt.state == "reserved":
+        return False
+    return len(attempt.late) < batch.given.limits.late_records_per_attempt

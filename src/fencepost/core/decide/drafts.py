@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost.core.amounts import foreign_currency, is_dimension
 from fencepost.core.commands import OrderDraft
+from fencepost.core.decide.specs import WORK_KINDS
 from fencepost.core.limits import Limits
 from fencepost.core.planfile.patterns import Pattern, compile_pattern, covers
 from fencepost.core.reasons import Refusal
@@ -34,6 +35,9 @@ def ceilings_refusal(ceilings: Mapping[str, int], field: str) -> Refusal | None:
 
 def draft_refusal(draft: OrderDraft, limits: Limits, field: str) -> Refusal | None:
     """Everything that can be told from one draft alone."""
+    if draft.work_kind not in WORK_KINDS:
+        detail = {"subject": draft.task, "executor": draft.work_kind}
+        return Refusal(code="executor_unsupported", field=field, detail=detail)
     declared = [dimension for dimension in sorted(draft.per_attempt) if dimension in OWN_RULE]
     if declared:
         return out_of_range(field, f"per_attempt of {draft.task}", f"without {declared[0]}")

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from fencepost.core.amounts import exhausted, plus
+from fencepost.core import needs
+from fencepost.core.amounts import plus
 from fencepost.core.decide.batch import Batch
 from fencepost.core.evolve import Edge
 from fencepost.core.machines import ATTEMPT, ENDED
@@ -22,12 +24,21 @@ from fencepost.core.records.attempt import AttemptMoved, LateRecord, ResultFacts
 from fencepost.core.records.budget import HoldAdjusted, HoldReleased, HoldSettled, HoldUnsettled
 from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import DependencyObserved, DependentsTold, WorkOrderMoved
-from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
+from fencepost.core.shares import Shares
+from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState, ScopeState, Value
 from fencepost.core.strictjson import INT_MAX
 
 TIME = "time_us"
 KERNEL = "kernel"
 """Provider of the receipts that the supervisor of an attempt writes itself."""
+
+
+def version_refusal(subject: str, value: Value, expected: int) -> Refusal | None:
+    """Refuse a command whose caller saw another version than the one that stands."""
+    if value.version == expected:
+        return None
+    detail = {"subject": subject, "found": str(value.version), "expected": str(expected)}
+    return Refusal(code="version_moved", field="/expected", detail=detail)
 
 
 def order_of(batch: Batch, name: str) -> OrderState:
@@ -108,13 +119,14 @@ def lose(batch: Batch, name: str, reason: str, cause: str) -> None:
         move(batch, name, "ready", reason, cause)
 
 
+def shares_now(batch: Batch, order: OrderState) -> Shares:
+    plan = batch.find(order.plan, PlanState) if order.plan is not None else None
+    return needs.shares_now(order, partial(account_of, batch), 1 if plan is None else plan.orders)
+
+
 def exhausted_on_path(batch: Batch, order: OrderState) -> tuple[str, tuple[str, ...]] | None:
     """The first account of the path that cannot carry the smallest next hold, with the dimensions."""
-    for subject in order.accounts:
-        short = exhausted(account_of(batch, subject), order.terms.hold_least)
-        if short:
-            return subject, short
-    return None
+    return needs.exhausted_on_path(order, shares_now(batch, order), partial(account_of, batch))
 
 
 def tell(batch: Batch, first: str) -> None:
@@ -229,24 +241,29 @@ def settle_from_result(batch: Batch, attempt: AttemptState, facts: ResultFacts) 
 def settle_late(batch: Batch, attempt: AttemptState, usages: Sequence[Usage]) -> None:
     """Book receipts that came late: they end an unsettled hold, or adjust one that has ended, each once.
 
-    A hold that is still held waits for its ordinary settlement.
+    A hold that is still held waits for its ordinary settlement. No more receipts than the bound are ever booked.
     """
     hold = hold_of(batch, attempt)
     amounts, receipts, conservative = used(usages, hold)
     if not receipts or hold.state in ("held", "released"):
         return
-    if hold.state == "unsettled":
-        if not _names_time(usages):
-            amounts, conservative = plus(amounts, hold.held), True
-        batch.emit(
-            attempt.hold, HoldSettled(charged=amounts, basis="receipts", receipts=receipts, flagged=conservative)
-        )
+    if len(hold.receipts) + len(receipts) > batch.given.limits.receipts_per_hold_max:
         return
-    # Time was charged when the attempt ended without a report; only what passes it is new.
-    over_us = amounts.pop(TIME, 0) - hold.charged.get(TIME, 0)
-    if over_us > 0:
-        amounts[TIME] = over_us
-    batch.emit(attempt.hold, HoldAdjusted(charged=amounts, receipts=receipts))
+    if hold.state == "unsettled":
+        estimated_us = 0
+        if not _names_time(usages):
+            amounts, conservative, estimated_us = plus(amounts, hold.held), True, hold.held.get(TIME, 0)
+        settled = HoldSettled(
+            charged=amounts, basis="receipts", receipts=receipts, flagged=conservative, estimated_us=estimated_us
+        )
+        batch.emit(attempt.hold, settled)
+        return
+    # What was charged as an estimate accounts for the first receipts of time; only what passes it is new.
+    time_us = amounts.pop(TIME, 0)
+    explained_us = min(time_us, hold.estimated_us)
+    if time_us > explained_us:
+        amounts[TIME] = time_us - explained_us
+    batch.emit(attempt.hold, HoldAdjusted(charged=amounts, receipts=receipts, explained_us=explained_us))
 
 
 def late_usages(batch: Batch, attempt: AttemptState) -> list[Usage]:
@@ -286,6 +303,10 @@ def plan_refusal(batch: Batch, order: OrderState) -> Refusal | None:
     plan = batch.find(order.plan, PlanState)
     if plan is None:
         raise LookupError(f"{order.plan} is named by the state and missing")
+    return plan_over(batch, plan)
+
+
+def plan_over(batch: Batch, plan: PlanState) -> Refusal | None:
     if plan.cancel == "deadline_passed" or (plan.deadline_us is not None and batch.now_us >= plan.deadline_us):
         return Refusal(code="deadline_passed", detail={"name": plan.name})
     if plan.cancel:

@@ -16,11 +16,11 @@ from fencepost.core.canonical import encode_trusted
 from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
-from fencepost.core.decide.dispatch import fence_refusal, remembers_more
-from fencepost.core.decide.specs import matches
+from fencepost.core.decide.dispatch import fence_refusal, is_kept, remembers_more
 from fencepost.core.evolve import Edit
 from fencepost.core.evolve.attempt import application_projection
 from fencepost.core.ids import sha256_of
+from fencepost.core.matching import matches, matches_any
 from fencepost.core.reasons import FAILURES, Refusal
 from fencepost.core.records.attempt import (
     AttemptResult,
@@ -84,6 +84,9 @@ def _bounds(batch: Batch, facts: ResultFacts) -> Refusal | None:
     if not all(is_dimension(name) for usage in facts.usage for name in (*usage.amounts, *usage.unknown)):
         detail = {"subject": "each dimension", "needed": "a registered one"}
         return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
+    if any("attempts" in (*usage.amounts, *usage.unknown) for usage in facts.usage):
+        detail = {"subject": "a receipt", "needed": "about what was used; the kernel alone counts attempts"}
+        return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
     if facts.duration_us > limits.duration_max_us:
         detail = {"subject": "the duration", "needed": f"at most {limits.duration_max_us} us"}
         return Refusal(code="out_of_range", field="/facts/duration_us", detail=detail)
@@ -95,9 +98,10 @@ def _differs(
 ) -> Decided | Refusal:
     """A second, different result of one attempt: kept. Before the first is applied a person must say which counts."""
     refusal = Refusal(code="rejected_conflict", field="/facts", detail={"subject": attempt.attempt})
-    if not remembers_more(batch, attempt, "result", digest):
+    if is_kept(attempt, "result", digest):
         return refusal
-    _keep(batch, attempt, command, digest, "rejected_conflict", "results_differ")
+    if remembers_more(batch, attempt, command.fence):
+        _keep(batch, attempt, command, digest, "rejected_conflict", "results_differ")
     if order.state == "result_pending" and order.attempt == attempt.attempt:
         ending.move(batch, order.order, "conflict", "results_differ", attempt.attempt)
         # Nothing more is done for this attempt until a person has spoken; what both results used is paid now.
@@ -107,13 +111,30 @@ def _differs(
 
 
 def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: str) -> Decided | Refusal:
-    refusal = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
-    if attempt.state == "reserved" or not remembers_more(batch, attempt, "result", digest):
-        return refusal
-    _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
-    if command.fence == attempt.fence:
-        ending.settle_late(batch, attempt, command.facts.usage)
-    return batch.decided({"disposition": "rejected_stale"}, refusal)
+    """A late result is kept within the bound, and paid for beyond it: what was used does not depend on our memory."""
+    detail = {"subject": attempt.attempt}
+    kept = Refusal(code="rejected_stale", field="/fence", detail=detail)
+    if command.fence != attempt.fence or attempt.state == "reserved":
+        return Refusal(code="stale_fence", field="/fence", detail=detail)
+    if is_kept(attempt, "result", digest):
+        return kept
+    before = len(batch.facts)
+    if remembers_more(batch, attempt, command.fence) or _waits_to_be_booked(batch, attempt, command):
+        _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
+    ending.settle_late(batch, attempt, command.facts.usage)
+    if len(batch.facts) == before:
+        return Refusal(code="stale_fence", field="/fence", detail=detail)
+    return batch.decided({"disposition": "rejected_stale"}, kept)
+
+
+def _waits_to_be_booked(batch: Batch, attempt: AttemptState, command: ReportResult) -> bool:
+    """Whether only its record could tell of new receipts: the hold is still held, and its end will read the records."""
+    hold = ending.hold_of(batch, attempt)
+    if hold.state != "held":
+        return False
+    waiting = ending.used(ending.late_usages(batch, attempt), hold).receipts
+    fresh = set(ending.used(command.facts.usage, hold).receipts).difference(waiting)
+    return bool(fresh) and len(waiting) + len(fresh) <= batch.given.limits.receipts_per_hold_max
 
 
 def _keep(
@@ -167,9 +188,10 @@ def _stopped_late(batch: Batch, attempt: AttemptState, command: ReportStopped, r
     if command.fence != attempt.fence:
         return refusal
     usage = Usage(receipt=f"{attempt.attempt}:time", provider=ending.KERNEL, amounts={ending.TIME: command.duration_us})
+    before = len(batch.facts)
     ending.settle_late(batch, attempt, (usage,))
     late = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
-    return batch.decided({}, late) if batch.facts else refusal
+    return batch.decided({}, late) if len(batch.facts) > before else refusal
 
 
 def record_verification(batch: Batch, command: RecordVerification) -> Decided | Refusal:
@@ -234,7 +256,7 @@ def judge(terms: Terms, facts: ResultFacts, verification: str) -> Verdict:
     if facts.exit_code != accept.exit_code:
         return Verdict("exit_code_unexpected", "executor")
     paths = [artifact.path for artifact in facts.artifacts]
-    if not all(any(matches(text, path) for text in terms.outputs) for path in paths):
+    if not all(matches_any(terms.outputs, path) for path in paths):
         return Verdict("outputs_refused", "validation")
     for text in accept.files:
         if not any(matches(text, path) for path in paths):

@@ -7,12 +7,13 @@ until then is charged, the rest is free again, so that a killed attempt does not
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Collection
+from typing import Literal, TypeVar
 
 from fencepost.core.commands import EndBackoff, ExpireAttempt, ProveHolderGone, Reexamine, SettleHold
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
-from fencepost.core.decide.claim import held_elsewhere, wanted
+from fencepost.core.decide.claim import in_the_way
 from fencepost.core.decide.clock import prove_deadline, prove_expiry
 from fencepost.core.machines import LIVE
 from fencepost.core.reasons import Refusal
@@ -20,32 +21,34 @@ from fencepost.core.records.attempt import HolderGoneProof
 from fencepost.core.records.budget import HoldSettled
 from fencepost.core.state import AttemptState, HoldState, OrderState
 
-
-def _version_refusal(subject: str, found: int, expected: int) -> Refusal | None:
-    if found == expected:
-        return None
-    detail = {"subject": subject, "found": str(found), "expected": str(expected)}
-    return Refusal(code="version_moved", field="/expected", detail=detail)
+V = TypeVar("V", AttemptState, HoldState, OrderState)
 
 
-def _missing(field: str, subject: str) -> Refusal:
-    return Refusal(code="not_found", field=field, detail={"subject": subject})
+HOLDING = frozenset({"reserved", *LIVE})
+_STATE_CODES = {"attempt": "attempt_state", "hold": "hold_state", "order": "order_state"}
+
+
+def _found(
+    batch: Batch, field: str, subject: str, kind: type[V], needed: Collection[str], expected: int | None
+) -> V | Refusal:
+    """The subject, if it exists, is in one of the states that the command needs and at the version that it saw.
+
+    The order in which these are asked is one for all: whether it is there, its state, its version.
+    """
+    value = batch.find(subject, kind)
+    if value is None:
+        return Refusal(code="not_found", field=f"/{field}", detail={"subject": subject})
+    if value.state not in needed:
+        detail = {"subject": subject, "state": value.state, "needed": " or ".join(sorted(needed))}
+        return Refusal(code=_STATE_CODES[field], field=f"/{field}", detail=detail)
+    refusal = None if expected is None else ending.version_refusal(subject, value, expected)
+    return value if refusal is None else refusal
 
 
 def expire(batch: Batch, command: ExpireAttempt) -> Decided | Refusal:
-    attempt = batch.find(command.attempt, AttemptState)
-    if attempt is None:
-        return _missing("/attempt", command.attempt)
-    if attempt.state not in LIVE and attempt.state != "reserved":
-        detail = {
-            "subject": attempt.attempt,
-            "state": attempt.state,
-            "needed": "a reservation or a live lease",
-        }
-        return Refusal(code="attempt_state", field="/attempt", detail=detail)
-    refusal = _version_refusal(attempt.attempt, attempt.version, command.expected)
-    if refusal is not None:
-        return refusal
+    attempt = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, command.expected)
+    if isinstance(attempt, Refusal):
+        return attempt
     reserved = attempt.state == "reserved"
     deadline_us = attempt.activation_deadline_us if reserved else attempt.lease_us
     refusal = prove_expiry(
@@ -81,26 +84,26 @@ def _end_unreported(
     hold = ending.hold_of(batch, attempt)
     time_us = min(max(until_us - attempt.activated_us, 0), hold.held.get(ending.TIME, 0))
     amounts, receipts, conservative = ending.used(ending.late_usages(batch, attempt), hold)
-    time_us = max(time_us, amounts.pop(ending.TIME, 0))
-    if time_us:
-        amounts[ending.TIME] = time_us
-    batch.emit(attempt.hold, HoldSettled(charged=amounts, basis=basis, receipts=receipts, flagged=conservative))
+    known_us = amounts.pop(ending.TIME, 0)
+    if max(time_us, known_us):
+        amounts[ending.TIME] = max(time_us, known_us)
+    settled = HoldSettled(
+        charged=amounts,
+        basis=basis,
+        receipts=receipts,
+        flagged=conservative,
+        estimated_us=max(time_us - known_us, 0),
+    )
+    batch.emit(attempt.hold, settled)
     ending.lose(batch, attempt.order, reason, attempt.attempt)
 
 
 def prove_holder_gone(batch: Batch, command: ProveHolderGone) -> Decided | Refusal:
-    attempt = batch.find(command.attempt, AttemptState)
-    if attempt is None:
-        return _missing("/attempt", command.attempt)
+    attempt = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, None)
+    if isinstance(attempt, Refusal):
+        return attempt
     if attempt.fence != command.fence:
         return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
-    if attempt.state not in LIVE and attempt.state != "reserved":
-        detail = {
-            "subject": attempt.attempt,
-            "state": attempt.state,
-            "needed": "a reservation or a live lease",
-        }
-        return Refusal(code="attempt_state", field="/attempt", detail=detail)
     if not _proof_fits(attempt, command):
         return Refusal(code="holder_alive", field="/basis", detail={"subject": attempt.attempt})
     batch.emit(
@@ -137,32 +140,24 @@ def _proof_fits(attempt: AttemptState, command: ProveHolderGone) -> bool:
 
 def settle_hold(batch: Batch, command: SettleHold) -> Decided | Refusal:
     """The facts of an ended attempt did not come by the recorded time: all that is held is charged, and flagged."""
-    hold = batch.find(command.hold, HoldState)
-    if hold is None:
-        return _missing("/hold", command.hold)
-    refusal = _version_refusal(hold.hold, hold.version, command.expected)
-    if refusal is not None:
-        return refusal
-    if hold.state != "unsettled":
-        detail = {"subject": hold.hold, "state": hold.state, "needed": "unsettled"}
-        return Refusal(code="hold_state", field="/hold", detail=detail)
+    hold = _found(batch, "hold", command.hold, HoldState, ("unsettled",), command.expected)
+    if isinstance(hold, Refusal):
+        return hold
     refusal = prove_deadline(batch, "unsettled_hold", "budget_hold", hold.hold, hold.version, hold.settle_by_us)
     if refusal is not None:
         return refusal
-    batch.emit(hold.hold, HoldSettled(charged=hold.held, basis="proved_deadline", flagged=True))
+    estimated_us = hold.held.get(ending.TIME, 0)
+    batch.emit(
+        hold.hold,
+        HoldSettled(charged=hold.held, basis="proved_deadline", flagged=True, estimated_us=estimated_us),
+    )
     return batch.decided({"hold": hold.hold})
 
 
 def end_backoff(batch: Batch, command: EndBackoff) -> Decided | Refusal:
-    order = batch.find(command.order, OrderState)
-    if order is None:
-        return _missing("/order", command.order)
-    refusal = _version_refusal(order.order, order.version, command.expected)
-    if refusal is not None:
-        return refusal
-    if order.state != "retry_wait":
-        detail = {"subject": order.order, "state": order.state, "needed": "retry_wait"}
-        return Refusal(code="order_state", field="/order", detail=detail)
+    order = _found(batch, "order", command.order, OrderState, ("retry_wait",), command.expected)
+    if isinstance(order, Refusal):
+        return order
     refusal = prove_deadline(batch, "backoff", "work_order", order.order, order.version, order.retry_due_us)
     if refusal is not None:
         return refusal
@@ -171,21 +166,19 @@ def end_backoff(batch: Batch, command: EndBackoff) -> Decided | Refusal:
 
 
 def reexamine(batch: Batch, command: Reexamine) -> Decided | Refusal:
-    """Budget may have come free, or have run out for good, since the order was blocked."""
-    order = batch.find(command.order, OrderState)
-    if order is None:
-        return _missing("/order", command.order)
-    refusal = _version_refusal(order.order, order.version, command.expected)
-    if refusal is not None:
-        return refusal
-    if order.state != "blocked_budget":
-        detail = {"subject": order.order, "state": order.state, "needed": "blocked_budget"}
-        return Refusal(code="order_state", field="/order", detail=detail)
+    """Budget may have come free, have run out for good, or be held up by something else, since it was blocked."""
+    order = _found(batch, "order", command.order, OrderState, ("blocked_budget",), command.expected)
+    if isinstance(order, Refusal):
+        return order
     if ending.exhausted_on_path(batch, order) is not None:
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted")
         return batch.decided({"order": order.order, "state": "budget_exhausted"})
-    refusal = held_elsewhere(batch, order, wanted(batch, order))
-    if refusal is not None:
-        return refusal
+    found = in_the_way(batch, order)
+    if found is not None and found.code == order.reason:
+        return Refusal(code=found.code, detail=found.detail)
     ending.move(batch, order.order, "ready", "budget_freed")
+    if found is not None:
+        # What held it up is gone, and something else does: it says so.
+        ending.move(batch, order.order, "blocked_budget", found.code, found.account)
+        return batch.decided({"order": order.order, "state": "blocked_budget"})
     return batch.decided({"order": order.order, "state": "ready"})

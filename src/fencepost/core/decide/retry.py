@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from fencepost.core.commands import RetryOrder
 from fencepost.core.decide import ending
-from fencepost.core.decide.admit import place
+from fencepost.core.decide.admit import open_plans_refusal, place
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.specs import policy_of, sealed_spec
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.plan import FromOrder, Group, Member, WorkOrderSpec
-from fencepost.core.state import SCOPE, OrderState, PlanState
+from fencepost.core.state import SCOPE, NameState, OrderState, PlanState, name_subject
 
 
 def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
@@ -38,7 +38,7 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
     if order.state not in ENDED or order.state in ("applied", "unknown_terminal"):
         detail = {"subject": order.order, "state": order.state}
         return Refusal(code="retry_refused", field="/order", detail=detail)
-    refusal = ending.plan_refusal(batch, order) or _still_fails(batch, order)
+    refusal = ending.plan_refusal(batch, order) or _reopens_too_many(batch, order) or _still_fails(batch, order)
     if refusal is not None:
         return refusal
     chosen = _closure(batch, order) if command.with_dependents else [order.order]
@@ -49,6 +49,12 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
         _replace(batch, ending.order_of(batch, old), new)
     made = [{"order": new[old], "replaces": old} for old in chosen]
     return batch.decided({"order": new[order.order], "replacements": made})
+
+
+def _reopens_too_many(batch: Batch, order: OrderState) -> Refusal | None:
+    plan = batch.find(order.plan, PlanState) if order.plan is not None else None
+    name = batch.find(name_subject(plan.name), NameState) if plan is not None and not plan.open else None
+    return None if name is None else open_plans_refusal(batch, name)
 
 
 def _newest(batch: Batch, name: str) -> OrderState:
@@ -80,21 +86,32 @@ def _closure(batch: Batch, first: OrderState) -> list[str] | Refusal:
     known = {first.order}
     queue = deque(chosen)
     while queue:
-        name = queue.popleft()
-        after = -1
-        while page := batch.dependents(name, after, batch.given.limits.page_max):
-            after = page[-1].position
-            for edge in page:
-                dependent = ending.order_of(batch, edge.dependent)
-                because = dependent.state == "dependency_failed" and dependent.replaced_by is None
-                if because and edge.dependent not in known:
-                    known.add(edge.dependent)
-                    chosen.append(edge.dependent)
-                    queue.append(edge.dependent)
-            if len(chosen) > most:
-                return Refusal(code="too_large", detail={"subject": "the retry", "bound": str(most)})
-    # Within a plan a need never stands behind its dependent in the order in which specs were written.
-    return sorted(chosen, key=lambda name: ending.order_of(batch, name).spec_seq)
+        for name in _lineage(batch, queue.popleft()):
+            after = -1
+            while page := batch.dependents(name, after, batch.given.limits.page_max):
+                after = page[-1].position
+                for edge in page:
+                    dependent = _newest(batch, edge.dependent)
+                    if dependent.state == "dependency_failed" and dependent.order not in known:
+                        known.add(dependent.order)
+                        chosen.append(dependent.order)
+                        queue.append(dependent.order)
+                if len(chosen) > most:
+                    return Refusal(code="too_large", detail={"subject": "the retry", "bound": str(most)})
+
+    def written(name: str) -> int:
+        # A need never stands behind its dependent in the order in which a plan's first specs were written.
+        return ending.order_of(batch, ending.order_of(batch, name).lineage).spec_seq
+
+    return sorted(chosen, key=written)
+
+
+def _lineage(batch: Batch, name: str) -> list[str]:
+    """An order and those that it replaces: dependents name whichever was there when they were written."""
+    names = [name]
+    while (before := ending.order_of(batch, names[-1]).replaces) is not None:
+        names.append(before)
+    return names
 
 
 def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
@@ -102,7 +119,8 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
     order = new[old.order]
 
     def current(name: str) -> str:
-        return new.get(name) or _newest(batch, name).order
+        newest = _newest(batch, name).order
+        return new.get(newest, newest)
 
     groups = tuple(
         Group(

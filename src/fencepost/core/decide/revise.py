@@ -87,11 +87,15 @@ def enforce_deadline(batch: Batch, command: EnforceDeadline) -> Decided | Refusa
     plan = batch.find(command.plan, PlanState)
     if plan is None:
         return Refusal(code="not_found", field="/plan", detail={"subject": command.plan})
-    if plan.version != command.expected:
-        detail = {"subject": plan.plan, "found": str(plan.version), "expected": str(command.expected)}
-        return Refusal(code="version_moved", field="/expected", detail=detail)
-    if plan.open == 0 or plan.cancel or plan.deadline_us is None:
+    refusal = ending.version_refusal(plan.plan, plan, command.expected)
+    if refusal is not None:
+        return refusal
+    if plan.open == 0:
         return Refusal(code="plan_ended", field="/plan", detail={"name": plan.name})
+    if plan.cancel:
+        return Refusal(code="plan_cancelled", field="/plan", detail={"name": plan.name})
+    if plan.deadline_us is None:
+        return Refusal(code="not_due", field="/plan", detail={"subject": plan.plan})
     refusal = prove_deadline(batch, "plan_deadline", "plan", plan.plan, plan.version, plan.deadline_us)
     if refusal is not None:
         return refusal
@@ -148,10 +152,9 @@ def set_budget(batch: Batch, command: SetBudget) -> Decided | Refusal:
     value = batch.get(command.account)
     if not isinstance(value, ScopeState | PlanState | OrderState):
         return Refusal(code="not_found", field="/account", detail={"subject": command.account})
-    if command.expected and value.version != command.expected:
-        detail = {"subject": command.account, "found": str(value.version), "expected": str(command.expected)}
-        return Refusal(code="version_moved", field="/expected", detail=detail)
-    refusal = ceilings_refusal(command.ceilings, "/ceilings")
+    expected = command.expected or value.version
+    refusal = ending.version_refusal(command.account, value, expected)
+    refusal = refusal or ceilings_refusal(command.ceilings, "/ceilings")
     if refusal is not None:
         return refusal
     batch.emit(command.account, BudgetCeilingSet(ceilings=command.ceilings, note=command.note))

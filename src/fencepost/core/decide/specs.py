@@ -7,7 +7,6 @@ covers everything. What is written here has been checked before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
 
@@ -16,8 +15,6 @@ from fencepost.core.commands import GroupDraft, OrderDraft, Request
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch
 from fencepost.core.ids import sha256_of
-from fencepost.core.machines import CorruptHistory
-from fencepost.core.planfile.patterns import Pattern, compile_pattern
 from fencepost.core.records.common import Amounts
 from fencepost.core.records.envelope import Wire
 from fencepost.core.records.plan import (
@@ -40,6 +37,9 @@ POLICIES = Policies(
     retention="plan",
     projection="local",
 )
+EXECUTOR_CEILINGS: dict[tuple[str, int], tuple[str, ...]] = {("command", 1): ("workspace.write",)}
+"""Operations that each executor and version permits at most; what is not here is no executor of this kernel."""
+WORK_KINDS = frozenset(f"{name}/{version}" for name, version in EXECUTOR_CEILINGS)
 NO_REPOSITORY = "none"  # accepted pointer of a scope without repository acceptance
 
 
@@ -65,19 +65,6 @@ class _Contract(Wire, frozen=True):
     priority: str
     classification: str
     params: str
-
-
-@lru_cache(maxsize=4_096)
-def _pattern(text: str) -> Pattern:
-    pattern = compile_pattern(text)
-    if not isinstance(pattern, Pattern):
-        raise CorruptHistory(f"the pattern {text!r} of an accepted spec cannot be read: {pattern.message}")
-    return pattern
-
-
-def matches(text: str, path: str) -> bool:
-    """Whether a pattern of an accepted spec matches a path."""
-    return _pattern(text).matches(path)
 
 
 def policy_of(batch: Batch) -> tuple[int, str]:

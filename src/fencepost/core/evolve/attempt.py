@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from fencepost.core.amounts import plus
 from fencepost.core.canonical import encode_trusted
-from fencepost.core.evolve.edit import Edit, book, claim_digest, claim_revision, move_attempt, move_order, require_verdict
+from fencepost.core.deadlines import has_lapsed
+from fencepost.core.evolve.edit import (
+    Edit,
+    book,
+    claim_digest,
+    claim_revision,
+    move_attempt,
+    move_order,
+    require_verdict,
+)
 from fencepost.core.ids import sha256_of
+from fencepost.core.limits import LEASE_MAX_US
 from fencepost.core.machines import BUDGET_HOLD, LIVE, CorruptHistory
 from fencepost.core.records import attempt, budget
 from fencepost.core.records.envelope import Wire
-from fencepost.core.state import AttemptState, HoldState, OrderState, WorkerState
+from fencepost.core.state import CLOCK, AttemptState, ClockState, HoldState, OrderState, WorkerState
 
 _ONE_ATTEMPT = {"attempts": 1}
+
+
+def _is_live(edit: Edit, known: AttemptState) -> bool:
+    """Whether the attempt's fence is live: what decides about renewals, events and reports."""
+    return known.state in LIVE and not has_lapsed(edit.need(CLOCK, ClockState), known.lease_us)
+
+
+def _require_lease(edit: Edit, until_us: int, what: str) -> None:
+    """A lease ends after now, and within the longest one that there may be (C2)."""
+    edit.require(edit.now_us < until_us <= edit.now_us + LEASE_MAX_US, f"{what} is not from now to a permitted end")
 
 
 def worker_enrolled(edit: Edit, body: attempt.WorkerEnrolled) -> None:
@@ -46,6 +66,7 @@ def attempt_reservation(edit: Edit, body: attempt.AttemptReservation) -> None:
     worker = edit.need(body.worker, WorkerState)
     if body.host != worker.host or body.boot_id != worker.boot_id:
         raise edit.corrupt(f"{name} is held by another host")
+    _require_lease(edit, body.activation_deadline_us, f"the reservation of {name}")
     if body.amounts.get("attempts") != 1:
         raise edit.corrupt(f"{name} does not hold exactly one attempt")
     require_verdict(edit, order, "holds")
@@ -111,8 +132,10 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
     order = edit.need(body.order, OrderState)
     if order.attempt != known.attempt or order.spec != body.spec or known.worker != body.worker:
         raise edit.corrupt(f"{known.attempt} is activated for another order, spec or worker")
-    if not body.lease_from_us == edit.now_us < body.lease_until_us:
-        raise edit.corrupt(f"the lease of {known.attempt} is not new")
+    edit.require(body.lease_from_us == edit.now_us, f"the lease of {known.attempt} is not new")
+    _require_lease(edit, body.lease_until_us, f"the lease of {known.attempt}")
+    lapsed = has_lapsed(edit.need(CLOCK, ClockState), known.activation_deadline_us)
+    edit.require(not lapsed, f"the reservation of {known.attempt} is over")
     move_order(edit, order, "active", "attempt_running")
     hold = edit.need(known.hold, HoldState)
     held = edit.less(hold.held, _ONE_ATTEMPT, known.hold)
@@ -122,10 +145,11 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
 
 def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
     worker = edit.need(edit.fact.subject, WorkerState)
-    edit.change(worker.worker, worker, renewed_us=edit.now_us)
+    edit.change(worker.worker, worker)
+    _require_lease(edit, body.until_us, f"the renewed lease of {worker.worker}")
     for name in body.attempts:
         known = edit.need(name, AttemptState)
-        if known.state not in LIVE or known.worker != worker.worker:
+        if not _is_live(edit, known) or known.worker != worker.worker:
             raise CorruptHistory(f"record {edit.fact.seq}: {name} has no live lease of {worker.worker}")
         renewed = edit.change(name, known, lease_us=body.until_us)
         edit.change(name, renewed, claim=claim_revision(known.claim, renewed))
@@ -133,8 +157,10 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
 
 def attempt_event(edit: Edit, body: attempt.AttemptEvent) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
-    if known.fence != body.fence or known.order != body.order or known.state not in LIVE:
+    if known.fence != body.fence or known.order != body.order or not _is_live(edit, known):
         raise edit.corrupt(f"{known.attempt} speaks under a stale fence")
+    if body.input_set != known.input_set or body.spec != edit.need(body.order, OrderState).spec:
+        raise edit.corrupt(f"{known.attempt} speaks of another spec or input set")
     if body.family == "execution_started" and known.state == "leased":
         move_attempt(edit, known, "running", "attempt_running")
     else:
@@ -145,10 +171,12 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     """A result under a live fence ends the lease: nothing of that attempt expires any more (lifecycle, 3)."""
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt or known.state not in LIVE:
+    if known.fence != body.fence or order.attempt != known.attempt or not _is_live(edit, known):
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
     if body.spec != order.spec or body.claim != known.claim or body.facts.input_set != known.input_set:
         raise edit.corrupt(f"{known.attempt} reports on another spec, claim or input set")
+    if body.facts_digest != sha256_of(encode_trusted(body.facts)):
+        raise edit.corrupt(f"the digest of {known.attempt}'s result is not that of its facts")
     waits = body.facts.outcome == "succeeded" and order.terms.accept.verify
     reason = "waiting_for_verification" if waits else "waiting_for_reduction"
     move_attempt(edit, known, "result_reported", reason, result_seq=edit.fact.seq, result=body.facts_digest)
@@ -159,6 +187,14 @@ def late_record(edit: Edit, body: attempt.LateRecord) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     if any((what, digest) == (body.what, body.digest) for what, digest, _ in known.late):
         raise CorruptHistory(f"record {edit.fact.seq}: this late {body.what} is kept already")
+    edit.require((known.fence, known.order) == (body.fence, body.order), f"{known.attempt} has another fence or order")
+    late = known.state != "reserved" and not _is_live(edit, known)
+    edit.require(late, f"{known.attempt} may still speak, so that this {body.what} is not late")
+    conflicts = body.what == "result" and bool(known.result)
+    edit.require(conflicts == (body.disposition == "rejected_conflict"), f"this late {body.what} is of another kind")
+    edit.require(body.digest != known.result, f"{known.attempt} has reported this very result")
+    if body.facts is not None:
+        edit.require(body.digest == sha256_of(encode_trusted(body.facts)), f"this late {body.what} has another digest")
     edit.change(known.attempt, known, late=(*known.late, (body.what, body.digest, edit.fact.seq)))
 
 
@@ -281,6 +317,7 @@ def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
         edit.require_proof("unsettled_hold", hold.hold, hold.version)
     if not set(body.receipts).isdisjoint(hold.receipts):
         raise edit.corrupt(f"a receipt of {hold.hold} is booked twice")
+    edit.require(body.estimated_us <= body.charged.get("time_us", 0), f"{hold.hold} estimates more than it charges")
     if body.credited:
         order = edit.need(hold.order, OrderState)
         edit.change(order.order, order, yields=order.yields + 1)
@@ -293,6 +330,7 @@ def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
         charged=edit.less(charged, body.credited, hold.hold) if body.credited else charged,
         basis=body.basis,
         receipts=(*hold.receipts, *body.receipts),
+        estimated_us=body.estimated_us,
     )
     book(edit, hold.accounts, free=hold.held, charge=body.charged, credit=body.credited)
 
@@ -322,10 +360,12 @@ def hold_adjusted(edit: Edit, body: budget.HoldAdjusted) -> None:
         raise CorruptHistory(f"record {edit.fact.seq}: {hold.hold} has not ended, so nothing is adjusted")
     if set(body.receipts) & set(hold.receipts):
         raise CorruptHistory(f"record {edit.fact.seq}: a receipt of {hold.hold} is booked twice")
+    edit.require(body.explained_us <= hold.estimated_us, f"{hold.hold} has no such estimate")
     edit.change(
         hold.hold,
         hold,
         charged=plus(hold.charged, body.charged),
         receipts=(*hold.receipts, *body.receipts),
+        estimated_us=hold.estimated_us - body.explained_us,
     )
     book(edit, hold.accounts, charge=body.charged)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fencepost.core.deadlines import effective_end_us, is_past
 from fencepost.core.evolve.edit import Edit
+from fencepost.core.grants import Caveat, named_digest
 from fencepost.core.machines import CLOCK_DOMAIN, CorruptHistory
 from fencepost.core.records import authority, clock
 from fencepost.core.state import (
@@ -42,7 +44,6 @@ def constitution_adopted(edit: Edit, body: authority.ConstitutionAdopted) -> Non
                 constitution_version=body.version,
                 constitution=body.constitution,
                 vocabulary=body.vocabulary,
-                constitution_seq=edit.fact.seq,
             ),
         )
         return
@@ -54,7 +55,6 @@ def constitution_adopted(edit: Edit, body: authority.ConstitutionAdopted) -> Non
         constitution_version=body.version,
         constitution=body.constitution,
         vocabulary=body.vocabulary,
-        constitution_seq=edit.fact.seq,
     )
 
 
@@ -70,7 +70,9 @@ def grant_issued(edit: Edit, body: authority.GrantIssued) -> None:
     known = edit.need(AUTHORITY, AuthorityState)
     if body.chain in known.grants:
         raise CorruptHistory(f"record {edit.fact.seq}: grant {body.grant} is issued already")
-    state = GrantState(body.chain, body.audience, body.operations, body.expires_us)
+    permits = Caveat(audience=body.audience, operations=body.operations, expires_us=body.expires_us)
+    edit.require(body.chain == named_digest(body.grant, (permits,)), f"the chain of {body.grant} is not its digest")
+    state = GrantState(body.audience, body.operations, body.expires_us)
     edit.change(AUTHORITY, known, grants={**known.grants, body.chain: state})
 
 
@@ -163,6 +165,7 @@ def deadline_proved(edit: Edit, body: clock.ClockDeadlineEligibility | clock.Exp
     )
     if isinstance(body, clock.ExpiryEligibility):
         edit.require(edit.need(body.target, AttemptState).fence == body.fence, f"{body.target} has another fence")
+        edit.require(is_past(known, effective_end_us(known, body.deadline_us)), f"{body.target} has a grace left")
     else:
         edit.require(body.target_kind == target_kind, f"{body.purpose} is not a purpose of a {body.target_kind}")
     edit.change(CLOCK, known, proof=Proof(body.purpose, body.target, body.target_version, edit.fact.seq))

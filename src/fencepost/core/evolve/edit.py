@@ -17,6 +17,7 @@ from fencepost.core.state import (
     Account,
     AttemptState,
     ClockState,
+    NameState,
     OrderState,
     PlanState,
     Value,
@@ -216,9 +217,8 @@ def _count_end(edit: Edit, order: OrderState) -> None:
     edit.change(plan.plan, plan, open=left, applied=applied, lost=lost, ended_us=ended_us)
     if left == 0:
         subject = name_subject(plan.name)
-        name = edit.find(subject)
-        if name is not None and name.open == plan.plan:
-            edit.change(subject, name, open=None)
+        name = edit.need(subject, NameState)
+        edit.change(subject, name, open_plans=tuple(each for each in name.open_plans if each.plan != plan.plan))
 
 
 def book(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from fencepost.core.evolve.edit import Edge, Edit, move_order, require_verdict
 from fencepost.core.machines import ENDED, CorruptHistory
 from fencepost.core.records import budget, plan
-from fencepost.core.state import Account, GroupState, NameState, OrderState, PlanState, Terms, name_subject
+from fencepost.core.state import Account, GroupState, NameState, OpenPlan, OrderState, PlanState, Terms, name_subject
 
 
 def plan_revision(edit: Edit, body: plan.PlanRevision) -> None:
@@ -30,10 +30,11 @@ def plan_revision(edit: Edit, body: plan.PlanRevision) -> None:
     )
     subject = name_subject(body.name)
     known = edit.find(subject)
+    opened = OpenPlan(body.plan, body.content, edit.fact.seq)
     if known is None:
-        edit.create(subject, NameState(version=1, name=body.name, newest=body.plan, open=body.plan))
+        edit.create(subject, NameState(version=1, name=body.name, newest=body.plan, open_plans=(opened,)))
     else:
-        edit.change(subject, known, newest=body.plan, open=body.plan)
+        edit.change(subject, known, newest=body.plan, open_plans=(*known.open_plans, opened))
 
 
 def work_order_spec(edit: Edit, body: plan.WorkOrderSpec) -> None:
@@ -105,8 +106,9 @@ def _count_order(edit: Edit, plan_id: str) -> None:
     edit.change(plan_id, known, orders=known.orders + 1, open=known.open + 1, ended_us=None)
     subject = name_subject(known.name)
     name = edit.need(subject, NameState)
-    if name.open is None:
-        edit.change(subject, name, open=plan_id)
+    if known.open == 0 and known.ended_us is not None:
+        opened = OpenPlan(plan_id, known.content, known.record_seq)
+        edit.change(subject, name, open_plans=tuple(sorted((*name.open_plans, opened), key=lambda each: each.seq)))
 
 
 def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:

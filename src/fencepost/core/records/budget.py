@@ -30,6 +30,7 @@ class HoldSettled(Body, frozen=True):
     receipts: tuple[str, ...] = ()
     credited: Amounts = msgspec.field(default_factory=dict)
     flagged: bool = False  # charged conservatively, not from a receipt
+    estimated_us: Count = 0  # of the charged time: what no receipt accounts for
 
 
 @record_kind("hold_released", 1, "W18", "W2")
@@ -50,7 +51,11 @@ class HoldUnsettled(Body, frozen=True):
 
 @record_kind("hold_adjusted", 1, "W18", "W17")
 class HoldAdjusted(Body, frozen=True):
-    """A receipt came after the hold's end: booked once, against that hold."""
+    """A receipt came after the hold's end: booked once, against that hold.
+
+    Time that was charged as an estimate is not charged again: `explained_us` of it is accounted for by now.
+    """
 
     charged: Amounts
     receipts: tuple[str, ...]
+    explained_us: Count = 0

@@ -66,7 +66,7 @@ def read_info(connection: apsw.Connection, path: str) -> StoreInfo:
         if found != known:
             raise StorageMismatch(
                 f"{path} has {name} {found}, this program knows {name} {known}; nothing was changed",
-                next_step=f"use the version of fencepost that wrote {name} {found}, or migrate the store",
+                next_step=f"use the version of fencepost that wrote {name} {found}, or a new home",
             )
     return info
 

@@ -83,23 +83,18 @@ class SqliteJournal:
             if not turnstile.enter(deadline_s):
                 raise self._waited(wait_s)
             try:
-                with self._begun(stream, deadline_s, wait_s) as transaction:
+                connection = self._begin_immediate(deadline_s, wait_s)
+                transaction = SqliteTransaction(connection, self._path, self._numbers, stream)
+                try:
                     yield transaction
+                finally:
+                    transaction.end()
+                    self._end_writing(connection, discard=transaction.is_broken)
             finally:
                 turnstile.leave()
         finally:
             self._owner = 0
             self._threads.release()
-
-    @contextmanager
-    def _begun(self, stream: Stream, deadline_s: float, wait_s: float) -> Iterator[SqliteTransaction]:
-        connection = self._begin_immediate(deadline_s, wait_s)
-        transaction = SqliteTransaction(connection, self._path, self._numbers, stream)
-        try:
-            yield transaction
-        finally:
-            transaction.end()
-            self._end_writing(connection, discard=transaction.is_broken)
 
     def _begin_immediate(self, deadline_s: float, wait_s: float) -> apsw.Connection:
         """Begin with the write lock. The turnstile keeps journals apart, this loop other programs and

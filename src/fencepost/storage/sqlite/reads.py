@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import apsw
 
@@ -53,10 +53,12 @@ class SqliteReads:
         except apsw.Error as error:
             raise self.failed(error) from error
 
-    def _rows_of_many(self, name: str, values: Iterable[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    def _rows_of_many(self, name: str, number: int, keys: Sequence[str]) -> list[tuple[object, ...]]:
+        if len(keys) == 1:
+            return self._rows(name, number, keys[0])
         self._require_open()
         try:
-            return self._connection.executemany(QUERIES[name], values).fetchall()
+            return self._connection.executemany(QUERIES[name], [(number, key) for key in keys]).fetchall()
         except apsw.Error as error:
             raise self.failed(error) from error
 
@@ -83,10 +85,7 @@ class SqliteReads:
 
     def states(self, stream: Stream, subjects: Sequence[str]) -> dict[str, StateRow]:
         number = self._number(stream)
-        if len(subjects) == 1:
-            rows = self._rows("state", number, subjects[0])
-        else:
-            rows = self._rows_of_many("state", [(number, subject) for subject in subjects])
+        rows = self._rows_of_many("state", number, subjects)
         return {row.subject: row for row in map(StateRow._make, rows)}
 
     def state_page(self, stream: Stream, after: str, prefix: str, limit: int) -> list[StateRow]:
@@ -101,7 +100,7 @@ class SqliteReads:
 
     def commands(self, stream: Stream, keys: Sequence[str]) -> dict[str, CommandRow]:
         number = self._number(stream)
-        rows = self._rows_of_many("command", [(number, key) for key in keys])
+        rows = self._rows_of_many("command", number, keys)
         return {row.key: row for row in map(CommandRow._make, rows)}
 
     def records(self, stream: Stream, after_seq: int, limit: int) -> list[StoredRecord]:

@@ -48,7 +48,7 @@ def title_of(look: Look, order: OrderState) -> str:
     plan = look.find(order.plan, PlanState) if order.plan is not None else None
     known = look.name(plan.name) if plan is not None else None
     # A name means its open plan, else the newest; what belongs to an older one goes by its id.
-    if plan is None or known is None or (known.open or known.newest) != plan.plan or order.replaced_by is not None:
+    if plan is None or known is None or known.meant_by() != plan.plan or order.replaced_by is not None:
         return order.order
     return f"{plan.name}/{order.task}"
 
@@ -89,7 +89,7 @@ def find_account(look: Look, name: str | None, plan: str | None) -> Named:
         refused = error
     known = look.name(name) if "/" not in name else None
     if known is not None:
-        found.append(known.open or known.newest)
+        found.append(known.meant_by())
     if len(found) > 1:
         raise CommandError(
             "usage",

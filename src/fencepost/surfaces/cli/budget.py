@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TextIO
 
-from cyclopts import App, Parameter
+from cyclopts import App as CommandApp
+from cyclopts import Parameter
 
+from fencepost.app import App
 from fencepost.core.amounts import DIMENSIONS
 from fencepost.core.commands import SetBudget
 from fencepost.core.instant import parse_duration, parse_money
 from fencepost.core.planfile.currencies import ISO_4217
+from fencepost.core.records.budget import BudgetCeilingSet
 from fencepost.core.shares import MONEY
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
@@ -27,7 +30,7 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.words import amount, amounts, dimension_label, wrapped
 
-app = App(name="budget", help="Ceilings, held, charged, available.")
+app = CommandApp(name="budget", help="Ceilings, held, charged, available.")
 
 _COUNT_MAX = 2**53 - 1
 _TRIES_MAX = 20
@@ -85,10 +88,13 @@ def set_budget(
     tokens_input: int | None = None,
     tokens_output: int | None = None,
     calls: int | None = None,
-    money: Annotated[tuple[str, ...], Parameter(help="Such as USD:2.50; once a currency.")] = (),
+    money: Annotated[tuple[str, ...], Parameter(negative="", help="Such as USD:2.50; once a currency.")] = (),
     no_limit: Annotated[
         tuple[str, ...],
-        Parameter(help="Take a ceiling away: attempts, time, tokens-input, tokens-output, calls, or a currency."),
+        Parameter(
+            negative="",
+            help="Take a ceiling away: attempts, time, tokens-input, tokens-output, calls, or a currency.",
+        ),
     ] = (),
     note: Annotated[str, Parameter(help="Why; kept with the record.")] = "",
     expect: Annotated[int | None, Parameter(help="Version of the account that this is meant for.")] = None,
@@ -97,8 +103,7 @@ def set_budget(
 ) -> None:
     """Set ceilings of an account; those that are not named stay as they are.
 
-    Nothing is lost between reading and writing: the change is bound to the version that was read. With --expect that
-    version is named, and the same request may be repeated under its --command-key.
+    Nothing is lost between reading and writing: the change is bound to the version that was read; --expect names it.
     """
     wanted = _counts(attempts=attempts, tokens_input=tokens_input, tokens_output=tokens_output, calls=calls)
     if time is not None:
@@ -124,6 +129,8 @@ def set_budget(
                 expected=named.version if expect is None else expect,
                 note=note,
             )
+            if command_key is not None and expect is None:
+                command = _asked_before(home, command, wanted, removed, command_key)
             receipt = home.kernel.write(home.kernel.request("human", command, command_key))
             if expect is not None or not _moved(receipt):
                 break
@@ -134,7 +141,39 @@ def set_budget(
                 "sequence": receipt.sequence,
                 "fresh": receipt.fresh,
             }
-    emit(options, document, lambda out: budget_text({"items": [document], "holds": []}, out))
+    low = [
+        dimension_label(name)
+        for name, values in document["dimensions"].items()
+        if name in wanted and values["available"] is not None and values["available"] < 0
+    ]
+    document["below_charged"] = low
+
+    def human(out: TextIO) -> None:
+        budget_text({"items": [document], "holds": []}, out)
+        if low:
+            out.write(f"the ceiling of {', '.join(low)} is below what is charged and held: nothing new starts on it\n")
+
+    emit(options, document, human)
+
+
+def _asked_before(
+    home: App, command: SetBudget, wanted: Mapping[str, int], removed: Collection[str], key: str
+) -> SetBudget:
+    """The command that this key had, where it asked for the same: what it was bound to has changed since."""
+    receipt = home.kernel.recall(home.kernel.request("human", command, key))
+    if receipt is None or receipt.refusal is not None or not receipt.first_seq:
+        return command
+    with home.kernel.reader.look() as look:
+        record = look.record(receipt.first_seq)
+    body = record.body
+    if not isinstance(body, BudgetCeilingSet) or (record.subject, body.note) != (command.account, command.note):
+        return command
+    same = all(body.ceilings.get(name) == value for name, value in wanted.items())
+    if not same or any(name in body.ceilings for name in removed):
+        return command
+    return SetBudget(
+        account=record.subject, ceilings=body.ceilings, expected=record.subject_version - 1, note=body.note
+    )
 
 
 def _moved(receipt: Receipt) -> bool:

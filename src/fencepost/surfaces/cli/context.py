@@ -24,6 +24,7 @@ from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError
+from fencepost.surfaces.cli.typed import by_name, here, opened_is
 
 
 class CommandError(FencepostError):
@@ -33,10 +34,13 @@ class CommandError(FencepostError):
         super().__init__(message, next_step=next_step)
         self.code = code
         self.where = where
+        self.detail: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, refusal: Refusal) -> CommandError:
-        return cls(refusal.code, refusal.message, next_step=refusal.next_step, where=refusal.field or None)
+        error = cls(refusal.code, refusal.message, next_step=refusal.next_step, where=refusal.field or None)
+        error.detail = refusal.detail
+        return error
 
 
 @Parameter(name="*")
@@ -47,9 +51,10 @@ class Globals:
     store: Annotated[str | None, Parameter(help="Store URL; first value: the home's own SQLite file.")] = None
     home: Annotated[str | None, Parameter(help="Home folder; first value: the nearest .fencepost upwards.")] = None
     scope: Annotated[str | None, Parameter(help="Scope within the store; first value: default.")] = None
-    json: Annotated[bool, Parameter(help="Print one JSON document.", negative="")] = False
+    json: Annotated[bool, Parameter(help="Print JSON: one document, or one a line for what is followed.", negative="")] = False
 
     def config(self, **flags: Any) -> Config:
+        opened_is(None)
         given = {"store": self.store, "home": self.home, "scope": self.scope, **flags}
         return load(given, os.environ, Path.cwd(), _processors())
 
@@ -92,11 +97,16 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
     """One home, open for the block; see `opened`."""
     _require_own_store(home, config)
     app = App(home, scope=config.scope, environment=os.environ)
+    opened_is(home.absolute(), config.scope)
     try:
         if not create:
             _require_scope(app)
         app.kernel.open()
         yield app
+    except CommandError as error:
+        with app.kernel.reader.look() as look:
+            by_name(look, error)
+        raise
     finally:
         app.close()
 
@@ -126,7 +136,7 @@ def find_plan(look: Look, name: str) -> PlanState:
         plan = look.find(name, PlanState)
     else:
         known = look.name(name)
-        plan = None if known is None else look.find(known.open or known.newest, PlanState)
+        plan = None if known is None else look.find(known.meant_by(), PlanState)
     if plan is None:
         raise CommandError("not_found", f"there is no plan {name!r} in this scope", next_step="fencepost plan list")
     return plan
@@ -205,7 +215,7 @@ def error_document(error: FencepostError) -> dict[str, Any]:
             "code": error.code,
             "message": error.message,
             "where": getattr(error, "where", None),
-            "next": next_step,
+            "next": here(next_step),
         }
     }
 

@@ -19,12 +19,15 @@ from cyclopts import App as CommandApp
 from fencepost.app import FOLDERS, LAYOUT, App, diagnosis
 from fencepost.config import Config
 from fencepost.core.ids import IdSource, sha256_of
-from fencepost.core.machines import CorruptHistory
+from fencepost.core.machines import ENDED, CorruptHistory
+from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.state import AttemptState
+from fencepost.core.views import is_blocked
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.executor import Job
 from fencepost.services.means import estimated_now_us, is_locked
-from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit, home_of, opened_home
+from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, opened_home
+from fencepost.surfaces.cli.words import UNSIGNED
 
 app = CommandApp(name="doctor", help="Look at everything that could be wrong, and say what to do.")
 
@@ -34,6 +37,8 @@ FREE_BAD_BYTES = 64 * 2**20
 BEHIND_WARN_US = 2_000_000
 TRY_TIME_US = 30_000_000
 PIDS_SHOWN_MAX = 8
+PLANS_MAX = 1_000  # looked through for kept files, the newest first
+FILES_MAX = 10_000
 
 
 class Line(NamedTuple):
@@ -114,9 +119,14 @@ def _home(config: Config) -> Iterator[Line]:
     yield _keys(home / "keys")
     yield _space(home)
     try:
-        with opened_home(home, config, create=True) as opened:
-            for check in (_store, _ledger, _clock, _workers, _leftovers, _wakeups, _executor):
+        with opened_home(home, config) as opened:
+            for check in CHECKS:
                 yield _safely(check, opened)
+    except CommandError as error:
+        if error.code != "scope_not_open":
+            raise
+        following = f"fencepost init --scope {config.scope}; run and plan submit do so by themselves"
+        yield Line("scope", "warn", error.message, following)
     except (FencepostError, CorruptHistory, OSError) as error:
         following = getattr(error, "next_step", None) or "fencepost journal verify"
         yield Line("store", "bad", str(error), following)
@@ -166,8 +176,12 @@ def _store(opened: App) -> Line:
             f"the journal ends at record {head.seq}, and record {anchor.sequence} was signed before",
             "fencepost journal verify; do not write to this store",
         )
-    signed = "nothing signed yet" if anchor is None else f"signed up to {anchor.sequence}"
-    return Line("store", "ok", f"{kernel.journal.engine}, {head.seq} records, {signed}; journal verify checks them all")
+    told = f"{kernel.journal.engine}, {head.seq} records"
+    if anchor is None:
+        return Line(
+            "store", "warn", f"{told}; {UNSIGNED.format(place=opened.ledger.where())}", "fencepost journal verify"
+        )
+    return Line("store", "ok", f"{told}, signed up to {anchor.sequence}; journal verify checks them all")
 
 
 def _ledger(opened: App) -> Line:
@@ -182,19 +196,53 @@ def _ledger(opened: App) -> Line:
     return Line("ledger", "ok", str(where))
 
 
+def _authority(opened: App) -> Line:
+    problems = opened.kernel.authority_problems()
+    if problems:
+        return Line("authority", "bad", "; ".join(problems), "restore .fencepost/keys from a backup, or use a new home")
+    return Line("authority", "ok", "everyone is enrolled with key and grant, and the constitution can be evaluated")
+
+
+def _artifacts(opened: App) -> Line:
+    """Whether what open orders read and what applied orders left is there, as far as the bound reaches."""
+    wanted: dict[str, str] = {}
+    manifests: dict[str, str] = {}
+    with opened.kernel.reader.look() as look:
+        for plan in look.newest_plans(PLANS_MAX):
+            for order in look.orders(plan.plan):
+                if len(wanted) + len(manifests) >= FILES_MAX:
+                    break
+                name = f"{plan.name}/{order.task}"
+                if order.state == "applied" and (facts := look.facts(order.result_seq)) is not None:
+                    wanted.update((ref.digest, name) for ref in facts.artifacts)
+                elif order.state not in ENDED:
+                    spec = look.spec(order)
+                    wanted.update((digest, name) for digest in spec.accept.schemas.values())
+                    if spec.inputs.manifest is not None:
+                        manifests[spec.inputs.manifest] = name
+    missing = [(digest, name) for digest, name in {**wanted, **manifests}.items() if not opened.artifacts.has(digest)]
+    missing += [
+        (pack, name)
+        for digest, name in manifests.items()
+        if opened.artifacts.has(digest)
+        and not opened.packs.path_of(pack := opened.packs.read_manifest(digest).pack).is_file()
+    ]
+    if missing:
+        digest, name = missing[0]
+        told = f"{len(missing)} kept files are missing, among them {digest} of {name}"
+        return Line("artifacts", "bad", told, "restore .fencepost/artifacts and packs, or fencepost run PLAN --again")
+    return Line("artifacts", "ok", f"{len(wanted) + len(manifests)} kept files that matter are there")
+
+
 def _clock(opened: App) -> Line:
     reading = opened.kernel.clock.read()
     with opened.kernel.reader.look() as look:
         clock = look.clock()
     if clock is None:
         return Line("clock", "bad", "the scope has no clock", "fencepost init")
-    if clock.state == "clock_reconciliation_required":
-        return Line(
-            "clock",
-            "bad",
-            "a reading contradicted the accepted time: nothing expires and nothing new starts",
-            "set the host's clock right; fencepost clock show has both readings",
-        )
+    if is_blocked(clock):
+        row = WAITS_AND_ENDS[clock.state]
+        return Line("clock", "bad", row.sentence, row.next_step)
     behind_us = max(reading.utc_us - estimated_now_us(clock, reading), 0)
     if behind_us > BEHIND_WARN_US:
         told = f"{clock.state}; logical time is {behind_us // 1_000_000} s behind UTC, since this host was restarted"
@@ -259,3 +307,10 @@ def _executor(opened: App) -> Line:
         return Line("executor", "ok", f"`true` ran in {ended.duration_us // 1_000} ms and left nobody")
     told: Any = "it did not end" if ended is None else ended.message or ended.reason
     return Line("executor", "bad", f"`true` could not be run: {told}", "check PATH, and that processes may be started")
+
+
+CHECKS: tuple[Callable[[App], Line], ...] = (
+    *(_store, _ledger, _authority, _artifacts, _clock),
+    *(_workers, _leftovers, _wakeups, _executor),
+)
+"""What is looked at in an open home, in this order."""

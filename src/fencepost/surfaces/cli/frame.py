@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
+import io
 import json
 import os
 import sys
@@ -59,6 +60,7 @@ STDIN: Final = "/dev/stdin"
 VALUED: Final = ("--store", "--home", "--scope")
 FLAGS: Final = ("--json",)
 DEBUG: Final = "FENCEPOST_DEBUG"
+EXIT_WELL: Final = 0
 EXIT_UNEXPECTED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -68,12 +70,15 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Everything that can go wrong is told on stderr."""
     as_json = "--json" in _before_separator(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show is no failure
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        _mute_stdout()
-        return EXIT_UNEXPECTED
+        _mute_stdout()  # whoever read has read enough
+        return EXIT_WELL
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
@@ -102,7 +107,10 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
     import cyclopts
 
     module = importlib.import_module(f"fencepost.surfaces.cli.{noun}")
-    root = cyclopts.App(name="fencepost", version_flags=[], help_flags=["--help", "-h"])
+    plain = cyclopts.Parameter(negative=(), show_default=_shown_default)
+    root = cyclopts.App(
+        name="fencepost", version_flags=[], help_flags=["--help", "-h"], default_parameter=plain
+    )
     root.command(module.app)
     try:
         result = root(tokens, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
@@ -111,6 +119,11 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
         known = isinstance(error, cyclopts.UnknownCommandError)
         raise _Usage(_one_line(str(error)), f"fencepost {noun}{'' if known else verb} --help") from error
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _shown_default(value: Any) -> str | None:
+    """A first value as the help says it; nothing for one that only means that the option was not given."""
+    return str(value) if value or value == 0 and value is not False else None
 
 
 def _has_verbs(app: Any) -> bool:
@@ -224,7 +237,7 @@ def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
         code = "storage_full" if error.errno in _FULL else "storage_error"
         following = "free space and run again" if code == "storage_full" else "fencepost doctor"
         return EXIT_UNEXPECTED, [_document(code, message, following)]
-    following = f"run again; nothing is lost. {DEBUG}=1 shows where it happened"
+    following = f"fencepost doctor looks for what is wrong; {DEBUG}=1 shows where it happened"
     return EXIT_UNEXPECTED, [_document("internal_error", message, following)]
 
 

@@ -1,7 +1,7 @@
 """A plan's graph as plain text: steps from first to last, orders of one state and the same needs together.
 
 Sixty orders that stand alike take a few lines and not sixty, so that a plan of some hundred orders is still read at
-a glance, and nothing is wider than 80 columns but a name that is.
+a glance, and nothing is wider than the terminal (80 columns in a pipe) but a name that is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fencepost.surfaces.cli.graph_model import Graph, Node
-from fencepost.surfaces.cli.words import COLUMNS, one_line, wrapped
+from fencepost.surfaces.cli.words import columns, one_line, wrapped
 
 _TIE = "\u00a0"  # holds a number and its state together while lines are broken
 _KINDS = {"required": "", "optional": "end of ", "alternative": "any of "}
@@ -44,7 +44,7 @@ def _block(nodes: Sequence[Node], *, lead: str, state_width: int, names: Mapping
     start = f"{lead}  {nodes[0].state.ljust(state_width)}  "
     titles = ", ".join(_title(node) for node in nodes)
     needs = f"needs {needs_text(nodes[0], names)}"
-    if nodes[0].needs and len(start) + len(titles) + len(needs) + 2 < COLUMNS:
+    if nodes[0].needs and len(start) + len(titles) + len(needs) + 2 < columns():
         return [f"{start}{titles}  {needs}"]
     lines = wrapped(titles, indent=start, after=" " * len(start))
     if nodes[0].needs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from shutil import get_terminal_size
@@ -11,13 +12,13 @@ from cyclopts import App, Parameter
 
 from fencepost.app import App as Home
 from fencepost.core.chain import BrokenChain, Link, Where, follow, open_record
-from fencepost.kernel import replay as replays
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import IntegrityError
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, say
 from fencepost.surfaces.cli.record_line import RecordLines
 from fencepost.surfaces.cli.watch import until
 from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
+from fencepost.surfaces.cli.words import UNSIGNED
 
 app = App(name="journal", help="Verify, replay, read and export the record.")
 
@@ -25,13 +26,23 @@ EXIT_INTEGRITY = 8
 _PAGE = 500
 _TAIL = 20
 _LIMIT_MAX = 1_000_000
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @app.command(name="verify")
-def verify(*, options: Globals = NO_GLOBALS) -> int:
+def verify(
+    *,
+    anchor: Annotated[
+        str | None,
+        Parameter(help="SEQ:DIGEST that was kept elsewhere, as this command prints it: the chain must have it."),
+    ] = None,
+    options: Globals = NO_GLOBALS,
+) -> int:
     """Check every record's form, digest and link, and the signed anchors outside the store. Exit code 8 when not ok."""
+    kept = None if anchor is None else _anchor(anchor)
     with opened(options) as home:
-        found = home.kernel.verify()
+        found = home.kernel.verify(kept)
+        warning = None if found.anchors or kept is not None else UNSIGNED.format(place=home.ledger.where())
     document = {
         "ok": found.ok,
         "sequence": found.sequence,
@@ -39,16 +50,35 @@ def verify(*, options: Globals = NO_GLOBALS) -> int:
         "first_bad": found.first_bad,
         "problem": found.problem or None,
         "anchors": found.anchors,
+        "anchor": f"{found.sequence}:{found.digest}",
+        "warning": warning,
     }
 
     def human(out: TextIO) -> None:
         if found.ok:
-            out.write(f"ok: {found.sequence} records, {found.anchors} signed anchors\n{found.digest}\n")
+            given = "" if kept is None else f", and the given anchor at record {kept.seq}"
+            out.write(f"ok: {found.sequence} records, {found.anchors} signed anchors{given}\n{document['anchor']}\n")
+        elif found.first_bad is None:
+            out.write(f"not ok: {found.problem}\n")
         else:
             out.write(f"not ok: record {found.first_bad} {found.problem}\n")
 
     emit(options, document, human)
+    if warning is not None and not options.json:
+        say(f"warning: {warning}")
     return 0 if found.ok else EXIT_INTEGRITY
+
+
+def _anchor(text: str) -> Link:
+    """A record's number and digest as `SEQ:sha256:...`. Raises CommandError usage."""
+    number, _, digest = text.partition(":")
+    if not number.isascii() or not number.isdecimal() or int(number) < 1 or not _DIGEST.fullmatch(digest):
+        raise CommandError(
+            "usage",
+            f"--anchor {text!r} is not SEQ:DIGEST, such as 120:sha256: and 64 hexadecimal digits",
+            next_step="give the line that fencepost journal verify printed",
+        )
+    return Link(int(number), digest)
 
 
 @app.command(name="replay")
@@ -66,13 +96,12 @@ def replay(
         with kernel.reader.look() as look:
             head = look.head.seq
         if to is not None and to < head:
-            with kernel.journal.snapshot() as reads:
-                digest = replays.fold(reads, kernel.stream, to).digest()
+            digest = kernel.replay_to(to).digest()
             document = {"match": True, "sequence": to, "projection_digest": digest, "compared": False, "differs": None}
         else:
             if rebuild:
-                replays.rebuild(kernel.journal, kernel.stream)
-            found = replays.compare(kernel.journal, kernel.stream)
+                kernel.rebuild()
+            found = kernel.compare()
             document = {
                 "match": found.match,
                 "sequence": found.sequence,

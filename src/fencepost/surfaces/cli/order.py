@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-from cyclopts import App, Parameter
+from cyclopts import App as CommandApp
+from cyclopts import Parameter
 
+from fencepost.app import App
 from fencepost.core.commands import CancelOrder, RetryOrder
 from fencepost.core.machines import ENDED, WORK_ORDER
+from fencepost.core.reasons import Refusal
 from fencepost.core.state import OrderState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
@@ -28,7 +31,11 @@ from fencepost.surfaces.cli.context import (
     required,
     say,
 )
+from fencepost.surfaces.cli.living import orphans
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
+from fencepost.surfaces.cli.pinned import pinned_hint
+from fencepost.surfaces.cli.typed import here
+from fencepost.surfaces.cli.words import state_text
 
 if TYPE_CHECKING:
     from fencepost.surfaces.cli.graph_model import Graph
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 NOTE_BYTES_MAX = 4_096
 PAGE_MAX = 10_000
 
-app = App(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
+app = CommandApp(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
 
 Name = Annotated[str, Parameter(help="[PLAN/]TASK or an id; without PLAN the newest open plan, else the newest.")]
 Plan = Annotated[str | None, Parameter(help="Plan by name or id; first value: the newest open one, else the newest.")]
@@ -69,7 +76,8 @@ def list_orders(
             "items": [order_document(order, look.facts(order.result_seq)) for order in page] if options.json else [],
             "next": following,
         }
-        emit(options, document, lambda out: list_table(look, page, out, with_plan=every and plan is None))
+        gone = set() if options.json else orphans(look, page, home.home / "locks", home.kernel.clock.read())
+        emit(options, document, lambda out: list_table(look, page, out, gone=gone, with_plan=every and plan is None))
         if following is not None and not options.json:
             say(f"more: --after {following}")
 
@@ -84,6 +92,7 @@ def show(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
     with opened(options) as home, home.kernel.reader.look() as look:
         order = find_order(look, name)
         document = show_document(look, order)
+        document["worker_gone"] = bool(orphans(look, [order], home.home / "locks", home.kernel.clock.read()))
         emit(options, document, lambda out: show_text(look, order, document, out))
 
 
@@ -93,7 +102,7 @@ def why(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
     from fencepost.surfaces.cli.order_why import why_document, why_text
 
     with opened(options) as home, home.kernel.reader.look() as look:
-        document = why_document(look, find_order(look, name), home.home / "locks")
+        document = why_document(home, look, find_order(look, name))
     emit(options, document, lambda out: why_text(document, out))
 
 
@@ -269,7 +278,31 @@ def cancel(
         receipt = home.kernel.write(home.kernel.request("human", command, command_key))
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
-    emit(options, document, lambda out: print(f"{order.task}: {result['state']} ({result['reason']})", file=out))
+    emit(options, document, lambda out: print(f"{order.task}: {state_text(result['state'], result['reason'])}", file=out))
+
+
+def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -> RetryOrder:
+    """The command that this key had, where it was about the same order: its name means the replacement by now."""
+    receipt = home.kernel.recall(home.kernel.request("human", command, key))
+    made = [] if receipt is None or receipt.refusal is not None else receipt.result.get("replacements", [])
+    with home.kernel.reader.look() as look:
+        for one in made:
+            replaced = look.order(one["replaces"])
+            asked = receipt is not None and one["order"] == receipt.result["order"]
+            if asked and replaced is not None and replaced.lineage == order.lineage:
+                return RetryOrder(order=replaced.order, with_dependents=command.with_dependents)
+    return command
+
+
+def _not_retried(home: App, order: OrderState, refusal: Refusal) -> CommandError:
+    """The refusal; where the order ended because of others, with the command that retries them first."""
+    from fencepost.surfaces.cli.order_why import why_document
+
+    error = CommandError.of(refusal)
+    if refusal.code == "retry_refused" and order.state == "dependency_failed":
+        with home.kernel.reader.look() as look:
+            error.next_step = why_document(home, look, order)["next"]
+    return error
 
 
 @app.command(name="retry")
@@ -288,13 +321,19 @@ def retry(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = RetryOrder(order=order.order, with_dependents=with_dependents)
+        if command_key is not None:
+            command = _asked_before(home, command, order, command_key)
         receipt = home.kernel.write(home.kernel.request("human", command, command_key))
-        result = required(receipt)
+        if receipt.refusal is not None:
+            raise _not_retried(home, order, receipt.refusal)
+        result = receipt.result
         with home.kernel.reader.look() as look:
             made = look.many([made["order"] for made in result["replacements"]])
             titles = {name: title_of(look, value) for name, value in made.items()}
             states = {name: value.state for name, value in made.items()}
             after = look.order(result["order"])
+            replaced = [look.order(one["replaces"]) for one in result["replacements"]]
+            pinned = pinned_hint(home, look, order.plan, [one for one in replaced if one is not None])
     replacements = [{**one, "name": made[one["order"]].task} for one in result["replacements"]]
     document = {
         "name": order.task,
@@ -303,12 +342,15 @@ def retry(
         "replacements": replacements,
         "sequence": receipt.sequence,
         "fresh": receipt.fresh,
+        "pinned": pinned,
     }
 
     def human(out: TextIO) -> None:
         for one in replacements:
             print(f"{titles[one['order']]}: {states[one['order']]}, in the place of {one['replaces']}", file=out)
         if not replacements and after is not None:
-            print(f"{order.task}: {after.state} ({after.reason})", file=out)
+            print(f"{order.task}: {state_text(after.state, after.reason)}", file=out)
+        if pinned is not None:
+            print(here(pinned), file=out)
 
     emit(options, document, human)

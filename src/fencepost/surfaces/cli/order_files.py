@@ -6,6 +6,7 @@ before every file has been looked at.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -19,7 +20,8 @@ from fencepost.kernel.read import Look
 from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.errors import PathRefused
 from fencepost.surfaces.cli.context import CommandError
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.whole_file import naming
+from fencepost.surfaces.cli.words import count, one_line
 
 _PIECE = 2**20
 
@@ -38,7 +40,7 @@ def files_of(look: Look, order: OrderState, ordinal: int | None) -> tuple[dict[s
         raise CommandError(
             "order_state",
             f"{order.task} is {order.state}: only an applied result has files that count",
-            next_step=f"fencepost order why {order.task}, or --attempt N for what an attempt left",
+            next_step=_left(order),
         )
     facts = look.facts(seq)
     references = facts.artifacts if facts is not None else ()
@@ -48,27 +50,40 @@ def files_of(look: Look, order: OrderState, ordinal: int | None) -> tuple[dict[s
     return {"name": order.task, "id": order.order, "state": order.state, "items": items}, references
 
 
+def _left(order: OrderState) -> str:
+    """Which command has what an order's last attempt left, or says why there is nothing."""
+    if order.result_seq and order.ordinal:
+        return f"fencepost order files {order.order} --attempt {order.ordinal} has what its last attempt left"
+    return f"fencepost order why {order.order}"
+
+
 def copy_files(store: ArtifactStore, references: Sequence[ArtifactRef], to: Path) -> list[str]:
     """Write what is not there yet; return those paths. Raises CommandError, PathRefused, OSError, StorageError."""
-    to.mkdir(parents=True, exist_ok=True)
+    with naming(to):
+        to.mkdir(parents=True, exist_ok=True)
     root = Path(os.path.realpath(to))
     missing = []
     for ref in references:
         target = _target(root, ref.path)
-        if not _is_there(target):
+        if not os.path.lexists(target):
             missing.append((ref, target))
         elif not _same(target, ref):
             raise CommandError(
-                "usage",
+                "file_exists",
                 f"{one_line(ref.path)} is there already and differs; nothing was written",
                 next_step="name another folder with --to, or move that file away",
             )
     for ref, target in missing:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        with naming(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(target.parent, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         try:
             store.copy_to(ref.digest, target, ref.mode & 0o777)
         except FileExistsError as error:
-            raise CommandError("usage", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again") from error
+            raise CommandError(
+                "file_exists", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again"
+            ) from error
     return [ref.path for ref, _ in missing]
 
 
@@ -84,10 +99,6 @@ def _target(root: Path, path: str) -> Path:
             f"the path {one_line(path)!r} leaves the folder over a link", next_step="name another folder with --to"
         )
     return target
-
-
-def _is_there(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _same(path: Path, ref: ArtifactRef) -> bool:
@@ -108,5 +119,5 @@ def files_text(document: Mapping[str, Any], out: TextIO) -> None:
     written = set(document.get("written", ()))
     for item in document["items"]:
         mark = "" if "written" not in document else "wrote " if item["path"] in written else "same  "
-        print(f"{mark}{one_line(item['path'])}  {item['bytes']} bytes", file=out)
+        print(f"{mark}{one_line(item['path'])}  {count(item['bytes'], 'byte')}", file=out)
         print(f"  {item['digest']}", file=out)

@@ -22,11 +22,14 @@ from fencepost.core.records.common import LogRef
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.context import CommandError, emit_line, find_order, say
+from fencepost.surfaces.cli.living import GONE, is_orphan
+from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
 from fencepost.surfaces.cli.words import block, state_text
 
 LOG_BYTES_MAX = 16 * 2**20  # kept of one stream at most: twice a MiB and the line that states the gap
 FOLLOW_S = 0.2
+SILENT_LOOKS = 3  # a worker that ends gives its attempts back first: a look may have come in between
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +76,8 @@ def print_log(
         raise CommandError("not_found", f"{order.task} has no {which}", next_step=f"fencepost order why {name}")
     headings: list[str] = []
     outputs = [Output(home, stream, verifier=verifier, as_json=as_json, headings=headings) for stream in streams]
-    say(f"{chosen.title}{', its verifier' if verifier else ''}")
+    if not as_json:
+        say(f"{chosen.title}{', its verifier' if verifier else ''}")
     if follow:
         _follow(home, chosen, outputs, verifier)
     elif as_json:
@@ -133,14 +137,22 @@ def _wait_for_attempt(home: App, order: str, ordinal: int | None, verifier: bool
 def _follow(home: App, chosen: Chosen, outputs: Sequence[Output], verifier: bool) -> None:
     """Print what comes until the attempt's output is final. Another attempt of the order is not followed."""
 
+    silent = 0  # looks in a row at which nobody was alive to write or to report
+
     def done(look: Look) -> bool:
+        nonlocal silent
         now = _choose(look, chosen.order.order, chosen.attempt.ordinal, verifier)
         if now is None:
             return True
+        orphaned = is_orphan(now.attempt, home.home / "locks", home.kernel.clock.read())
+        silent = silent + 1 if orphaned and not now.reported else 0
         for output in outputs:
             output.advance(now)
             if now.reported:
                 output.finish(now)
+        if silent >= SILENT_LOOKS:
+            say(f"{GONE} {here('next: fencepost worker start')}")
+            return True
         return now.reported
 
     until(home, done, poll_s=FOLLOW_S)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TextIO
+
+import msgspec
 
 from fencepost.core.instant import format_duration
 from fencepost.core.readiness import verdict
@@ -15,8 +17,11 @@ from fencepost.core.views import attempt_document, order_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import account_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
-from fencepost.surfaces.cli.words import amount, amounts, dimension_label, fields, instant, one_line, state_text
+from fencepost.surfaces.cli.living import GONE
+from fencepost.surfaces.cli.order_failure import failure_lines
+from fencepost.surfaces.cli.words import amount, amounts, count, dimension_label, fields, instant, one_line, state_text
 
+_PARAMS_SHOWN_MAX = 1_000
 _KINDS = {"required": "needs", "optional": "needs end of", "alternative": "needs any of"}
 
 
@@ -53,8 +58,10 @@ def page_of(
     return page, page[-1].order if start + limit < len(orders) else None
 
 
-def list_table(look: Look, orders: Sequence[OrderState], out: TextIO, *, with_plan: bool) -> None:
-    """One line an order. Reasons that only repeat the state are left out."""
+def list_table(
+    look: Look, orders: Sequence[OrderState], out: TextIO, *, gone: Collection[str], with_plan: bool
+) -> None:
+    """One line an order. Reasons that only repeat the state are left out; `gone` are those whose worker is not alive."""
     plans: dict[str, str] = {}
     rows = []
     for order in orders:
@@ -70,7 +77,7 @@ def list_table(look: Look, orders: Sequence[OrderState], out: TextIO, *, with_pl
             (
                 one_line(name),
                 order.state,
-                "" if order.reason == order.state else order.reason,
+                "worker gone" if order.order in gone else "" if order.reason == order.state else order.reason,
                 str(order.account.charged.get("attempts", 0)),
                 amount("time_us", order.account.charged.get("time_us", 0)),
             )
@@ -100,6 +107,7 @@ def show_document(look: Look, order: OrderState) -> dict[str, Any]:
 def spec_document(spec: WorkOrderSpec) -> dict[str, Any]:
     """What the order asks for, in short; the whole spec is the record that `records.spec` names."""
     accept = spec.accept
+    retry = spec.retry
     return {
         "digest": spec.spec,
         "contract": spec.contract,
@@ -107,7 +115,12 @@ def spec_document(spec: WorkOrderSpec) -> dict[str, Any]:
         "run": list(spec.run),
         "environment": list(spec.environment),
         "outputs": list(spec.outputs),
-        "inputs": {"digest": spec.inputs.digest, "files": spec.inputs.files, "bytes": spec.inputs.bytes},
+        "inputs": {
+            "digest": spec.inputs.digest,
+            "files": spec.inputs.files,
+            "bytes": spec.inputs.bytes,
+            "from": [{"id": source.order, "files": list(source.files)} for source in spec.inputs.orders],
+        },
         "accept": {
             "exit_code": accept.exit_code,
             "files": list(accept.files),
@@ -116,13 +129,17 @@ def spec_document(spec: WorkOrderSpec) -> dict[str, Any]:
         },
         "attempt_time_us": spec.attempt_time_us,
         "hold": dict(spec.hold),
-        "retry": None if spec.retry is None else {"on": list(spec.retry.on), "backoff_us": spec.retry.backoff_us},
+        "ceilings": dict(spec.ceilings),
+        "retry": None
+        if retry is None
+        else {"on": list(retry.on), "backoff_us": retry.backoff_us, "backoff_max_us": retry.backoff_max_us},
         "priority": spec.priority,
         "classification": spec.classification,
         "effects": spec.effects,
         "may": list(spec.may),
         "may_fail": spec.may_fail,
         "params": bool(spec.params),
+        "params_value": msgspec.json.decode(spec.params) if spec.params else {},
     }
 
 
@@ -154,14 +171,16 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         ("order", f"{title_of(look, order)}  {order.order}" if order.plan else order.order),
         ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
-    facts = look.facts(order.result_seq)
-    if facts is not None and facts.message:
-        rows.append(("result", one_line(facts.message)))
+    if document.get("worker_gone"):
+        rows.append(("state", GONE))
+    rows += [("result", line) for line in failure_lines(look, order)]
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))
     if order.replaced_by is not None:
         rows.append(("replaced", f"by {order.replaced_by}"))
-    rows += _spec_rows(document["spec"])
+    sources = look.many([source["id"] for source in document["spec"]["inputs"]["from"]])
+    rows += _spec_rows(document["spec"], {name: source.task for name, source in sources.items()})
+    rows.append(("budget", f"{amounts(order.account.ceiling)} for this order" if order.account.ceiling else "the plan's"))
     for need in document["needs"]:
         for member in need["members"]:
             rows.append((_KINDS[need["kind"]], f"{member['name']} ({member['state']})"))
@@ -172,17 +191,25 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         rows.append(("tries", f"attempt {attempt['ordinal']}, {when}: {state}"))
     rows.append(("charged", amounts(order.account.charged)))
     for artifact in document["artifacts"]:
-        rows.append(("files", f"{one_line(artifact['path'])}, {artifact['bytes']} bytes"))
+        rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))
         rows.append(("files", artifact["digest"]))
     records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
     rows.append(("records", records))
     fields(out, rows, width=max(len(label) for label, _ in rows))
 
 
-def _spec_rows(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _spec_rows(spec: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str]]:
     rows = [("run", one_line(shlex.join(spec["run"])))]
-    if spec["inputs"]["files"]:
-        rows.append(("inputs", f"{spec['inputs']['files']} files, {spec['inputs']['bytes']} bytes, pinned"))
+    if spec["environment"]:
+        rows.append(("environment", one_line(", ".join(spec["environment"]))))
+    if spec["params_value"]:
+        rows.append(("params", one_line(msgspec.json.encode(spec["params_value"]).decode())[:_PARAMS_SHOWN_MAX]))
+    inputs = spec["inputs"]
+    if inputs["files"]:
+        pinned = f"{count(inputs['files'], 'file')} of the source tree, {count(inputs['bytes'], 'byte')}, pinned"
+        rows.append(("inputs", pinned))
+    for source in inputs["from"]:
+        rows.append(("inputs", f"{one_line(', '.join(source['files']))} from {names.get(source['id'], source['id'])}"))
     rows += [("outputs", one_line(", ".join(spec["outputs"])))] if spec["outputs"] else []
     accept = [f"exit code {spec['accept']['exit_code']}"]
     accept += [f"file {one_line(path)}" for path in spec["accept"]["files"]]
@@ -194,4 +221,18 @@ def _spec_rows(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
     limits = [f"at most {format_duration(spec['attempt_time_us'])} an attempt"]
     limits += [f"holds {dimension_label(name)} {amount(name, value)}" for name, value in sorted(hold.items())]
     rows.append(("limits", "; ".join(limits)))
+    retry = spec["retry"]
+    backoff = "never on a failure"
+    if retry is not None:
+        most = format_duration(retry["backoff_max_us"])
+        backoff = f"on {', '.join(retry['on'])}, backoff {format_duration(retry['backoff_us'])} up to {most}"
+    rows.append(("retry", backoff))
+    rows.append(("terms", _terms(spec)))
     return rows
+
+
+def _terms(spec: Mapping[str, Any]) -> str:
+    terms = [f"priority {spec['priority']}", f"{spec['classification']}", f"effects {spec['effects']}"]
+    terms += ["may fail"] if spec["may_fail"] else []
+    terms += [f"may {one_line(', '.join(spec['may']))}"] if spec["may"] else []
+    return "; ".join(terms)

@@ -8,29 +8,48 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TextIO
 
+from fencepost.app import App
 from fencepost.core.amounts import available, exhausted, shortfall
-from fencepost.core.index import CLAIM
 from fencepost.core.machines import ENDED
 from fencepost.core.readiness import verdict
-from fencepost.core.reasons import WAITS_AND_ENDS, fill
-from fencepost.core.state import OrderState, WorkerState
-from fencepost.core.views import why
-from fencepost.kernel.read import Look
-from fencepost.services.means import is_locked
+from fencepost.core.reasons import WAITS_AND_ENDS
+from fencepost.core.state import AttemptState, OrderState
+from fencepost.core.views import held_up_by_clock, why
+from fencepost.kernel.read import Look, ReadinessPlan
+from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import account_of, open_holds, title_of
-from fencepost.surfaces.cli.words import amount, dimension_label, dimension_option, one_line, state_text, wrapped
+from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
+from fencepost.surfaces.cli.order_failure import failure_lines
+from fencepost.surfaces.cli.pinned import pinned_hint
+from fencepost.surfaces.cli.typed import here, plan_file, plan_step
+from fencepost.surfaces.cli.words import (
+    amount,
+    dimension_label,
+    dimension_option,
+    duration,
+    instant,
+    named_step,
+    one_line,
+    state_text,
+    wrapped,
+)
 
 _ROOTS_MAX = 20
 _WALK_MAX = 10_000
+_CAUSE_LINES_MAX = 2
 _RETRYABLE = frozenset({"failed", "cancelled", "budget_exhausted"})
-_NEEDS_CLOCK = frozenset({"ready", "reserved", "retry_wait"})
 
 
-def why_document(look: Look, order: OrderState, locks: Path) -> dict[str, Any]:
+def why_document(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     """The whole answer. Keys beyond those of `views.why` are there where they have something to say."""
+    document = _answer(home, look, order)
+    document["next"] = here(document["next"])
+    return document
+
+
+def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     behind = _behind(look, order.order) if order.state == "ready" else 0
     document = why(order, ready_behind=behind)
     document["next"] = _next(look, order) or document["next"]
@@ -38,17 +57,26 @@ def why_document(look: Look, order: OrderState, locks: Path) -> dict[str, Any]:
         document.update(_dependencies(look, order))
         document["next"] = _dependency_next(look, order, document) or document["next"]
     elif order.state in ("blocked_budget", "budget_exhausted"):
-        document.update(_budget(look, order))
+        document.update(budget_of(look, order))
     elif order.state == "ready":
-        document["workers"] = [worker.worker for worker in living_workers(look, locks)]
+        document["workers"] = [worker.worker for worker in living_workers(look, home.home / "locks")]
     if order.state in ("failed", "retry_wait") and (facts := look.facts(order.result_seq)) is not None:
         document["detail"] = facts.message
+        document["details"] = failure_lines(look, order)
+    clock = look.clock()
+    reading = home.kernel.clock.read()
     if order.state == "retry_wait":
         document["due_us"] = order.retry_due_us
+        document["due_in_us"] = max(order.retry_due_us - estimated_now_us(clock, reading), 0)
+    attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
+    if attempt is not None and not document["ended"] and is_orphan(attempt, home.home / "locks", reading):
+        document["worker_gone"] = True
+        document["next"] = f"fencepost run {plan_file(look, order.plan)}, or fencepost worker start"
     if order.replaced_by is not None:
         document["replaced_by"] = order.replaced_by
-    clock = look.clock()
-    if clock is not None and clock.state != "running" and order.state in _NEEDS_CLOCK:
+    elif order.state == "failed":
+        document["pinned"] = pinned_hint(home, look, order.plan, [order])
+    if clock is not None and held_up_by_clock(order, clock):
         row = WAITS_AND_ENDS[clock.state]
         document["clock"] = {"state": clock.state, "message": row.sentence, "next": row.next_step}
         document["next"] = row.next_step
@@ -60,28 +88,20 @@ def _next(look: Look, order: OrderState) -> str | None:
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None:
         return None
-    title = title_of(look, order)
-    following = fill(row.next_step, {"subject": title})
-    if following in ("fencepost attempt show", "fencepost order show"):
-        return f"{following} {title}"
-    return following.replace("NAME", title)
+    return named_step(plan_step(look, order.plan, row.next_step), title_of(look, order), _ordinal(look, order))
 
 
-def living_workers(look: Look, locks: Path) -> list[WorkerState]:
-    """Workers of this home whose lock is held. A worker that leads its life elsewhere is not seen."""
-    names = sorted(path.stem for path in locks.glob("worker_*.lock") if is_locked(path))
-    return [value for value in look.many(names).values() if isinstance(value, WorkerState)]
+def _ordinal(look: Look, order: OrderState) -> int | None:
+    attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
+    return None if attempt is None else attempt.ordinal
 
 
 def _behind(look: Look, order: str) -> int:
-    """How many orders of the scope stand before it in the queue."""
-    count = 0
-    for page in look.pages(CLAIM):
-        for row in page:
-            if row.subject == order:
-                return count
-            count += 1
-    return count
+    """How many orders of the scope stand before it in the queue, by the last accepted time."""
+    clock = look.clock()
+    queue = look.ready(clock.last_seq if clock is not None else 0, look.head.seq, limit=look.head.seq)
+    names = [one.order for one in queue.orders] if isinstance(queue, ReadinessPlan) else []
+    return names.index(order) if order in names else len(names)
 
 
 def _blockers(look: Look, order: OrderState) -> list[OrderState]:
@@ -125,8 +145,8 @@ def _dependencies(look: Look, order: OrderState) -> dict[str, Any]:
 
 def _cause(look: Look, order: OrderState) -> dict[str, Any]:
     cause = {"name": title_of(look, order), "id": order.order, "state": order.state, "reason": order.reason}
-    if order.state == "failed" and (facts := look.facts(order.result_seq)) is not None:
-        cause["detail"] = facts.message
+    if order.state == "failed":
+        cause["detail"] = "; ".join(failure_lines(look, order)[:_CAUSE_LINES_MAX])
     return cause
 
 
@@ -144,7 +164,7 @@ def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any])
     return None
 
 
-def _budget(look: Look, order: OrderState) -> dict[str, Any]:
+def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     """The accounts that cannot carry its next hold, by how much, and who holds what of them."""
     test = shortfall if order.state == "blocked_budget" else exhausted
     need = order.terms.hold_least
@@ -183,11 +203,15 @@ def _budget(look: Look, order: OrderState) -> dict[str, Any]:
 
 
 def why_text(document: Mapping[str, Any], out: TextIO) -> None:
-    """The same for people, at most 80 columns wide."""
+    """The same for people."""
     lines = [f"{document['name']} is {state_text(document['state'], document['reason'])}"]
     lines += wrapped(document["message"], indent="  ")
-    if document.get("detail"):
-        lines += wrapped(one_line(document["detail"]), indent="  ")
+    if document.get("worker_gone"):
+        lines += wrapped(GONE, indent="  ")
+    for line in document.get("details", ()):
+        lines += wrapped(line, indent="  ", after="    ")
+    if "due_us" in document:
+        lines.append(f"  Due in {duration(document['due_in_us'])}, at {instant(document['due_us'])}.")
     for cause in document.get("needs", ()):
         lines += _cause_lines("needs", cause)
     direct = {cause["id"] for cause in document.get("needs", ())}
@@ -195,12 +219,14 @@ def why_text(document: Mapping[str, Any], out: TextIO) -> None:
         if cause["id"] not in direct:
             lines += _cause_lines("because of", cause)
     for short in document.get("budget", ()):
-        lines += _budget_lines(short)
+        lines += budget_lines(short)
     if "workers" in document:
         lines += wrapped(_queue_text(len(document["workers"]), document["behind"]), indent="  ")
     if "clock" in document:
         lines += wrapped(f"{document['clock']['state']}: {document['clock']['message']}", indent="  ")
-    lines += wrapped(f"next: {document['next']}", indent="  ", after="    ")
+    if document.get("pinned"):
+        lines += wrapped(here(document["pinned"]), indent="  ", after="    ")
+    lines.append(f"  next: {document['next']}")  # not broken, since it will be copied
     out.write("\n".join(lines) + "\n")
 
 
@@ -210,7 +236,7 @@ def _cause_lines(word: str, cause: Mapping[str, Any]) -> list[str]:
     return wrapped(f"{word} {cause['name']}, which is {state}{detail}", indent="  ", after="    ")
 
 
-def _budget_lines(short: Mapping[str, Any]) -> list[str]:
+def budget_lines(short: Mapping[str, Any]) -> list[str]:
     dimension = str(short["dimension"])
     name = short["name"] if short["kind"] == "order" else f"{short['kind']} {short['name']}"
     text = (

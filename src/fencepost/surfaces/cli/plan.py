@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-import msgspec
 from cyclopts import App, Parameter
 
 from fencepost.core.commands import CancelPlan
-from fencepost.core.planfile import WorkItem
-from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
+from fencepost.core.records.plan import PlanRevision
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import account_document, order_document, plan_document, plan_outcome
 from fencepost.kernel.read import Look
@@ -27,13 +27,16 @@ from fencepost.surfaces.cli.context import (
     opened,
     opened_home,
     required,
+    say,
     table,
 )
-from fencepost.surfaces.cli.frame import print_documents
+from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.plan_files import check, check_report, read_source
 from fencepost.surfaces.cli.submit import checked_for, place
-from fencepost.surfaces.cli.words import amounts, fields, instant
+from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
+from fencepost.surfaces.cli.typed import here
+from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant, state_text
 
 app = App(name="plan", help="Plans: check, submit, show, list, diff, cancel.")
 
@@ -82,6 +85,7 @@ def submit(
         with opened_app.kernel.reader.look() as look:
             state = find_plan(look, placed.plan)
             orders = look.orders(placed.plan, replaced=True)
+            current = _current(look, state)
     document = {
         "plan": state.plan,
         "name": state.name,
@@ -94,8 +98,9 @@ def submit(
 
     def human(out: TextIO) -> None:
         told = "submitted" if placed.fresh else "is there already"
-        out.write(f"plan {state.name}: {told} ({state.orders} orders)\n  id: {state.plan}\n")
-        out.write(f"  next: fencepost run {plan}, or fencepost worker start\n")
+        out.write(f"plan {state.name}: {told} ({count(current, 'order')})\n  id: {state.plan}\n")
+        file = "-" if plan == STDIN else shlex.quote(plan)
+        out.write(here(f"  next: fencepost run {file}, or fencepost worker start\n"))
 
     emit(options, document, human)
 
@@ -109,7 +114,7 @@ def show(name: Named = None, /, *, options: Globals = NO_GLOBALS) -> None:
         revision = look.body(plan.record_seq, PlanRevision)
         facts = {order.order: look.facts(order.result_seq) for order in orders}
         document = {
-            **plan_document(plan, plan_outcome(plan, orders)),
+            **_document(look, plan),
             "objective": revision.objective,
             "provenance": dict(revision.provenance),
             "predecessor": revision.predecessor,
@@ -138,41 +143,79 @@ def _print_plan(out: TextIO, document: dict[str, Any], plan: PlanState, orders: 
     ]
     fields(out, rows)
     out.write("\n")
-    table(
-        out,
-        ("order", "state", "reason", "attempts"),
-        [[order.task, order.state, order.reason, str(order.account.charged.get("attempts", 0))] for order in orders],
-    )
+    rows = []
+    for order in orders:
+        reason = "" if order.reason == order.state else order.reason
+        rows.append([order.task, order.state, reason, str(order.account.charged.get("attempts", 0))])
+    table(out, ("ORDER", "STATE", "REASON", "TRIES"), rows)
+
+
+def _current(look: Look, plan: PlanState) -> int:
+    """How many orders a plan has, each with its replacements counted once."""
+    return len(look.body(plan.record_seq, PlanRevision).tasks)
+
+
+def _document(look: Look, plan: PlanState) -> dict[str, Any]:
+    """A plan as lists show it: one that a person cancelled is `cancelled`, and replaced orders are not counted."""
+    outcome = plan_outcome(plan, look.orders(plan.plan) if plan.open else (), look.clock())
+    if outcome == "failed" and plan.cancel == "cancel_requested":
+        outcome = "cancelled"
+    return {**plan_document(plan, outcome), "orders": _current(look, plan)}
 
 
 @app.command(name="list")
 def list_plans(
     *,
     limit: Annotated[int, Parameter(help="At most this many.")] = PAGE,
+    after: Annotated[str | None, Parameter(help="Cursor: `next` of the page before.")] = None,
     options: Globals = NO_GLOBALS,
 ) -> None:
     """List plans, the newest first."""
     if limit < 1:
         raise CommandError("usage", "--limit must be at least 1", next_step="write a positive number")
     with opened(options) as opened_app, opened_app.kernel.reader.look() as look:
-        plans = look.newest_plans(limit)
-        outcomes = {plan.plan: plan_outcome(plan, look.orders(plan.plan) if plan.open else ()) for plan in plans}
-    document = {"items": [plan_document(plan, outcomes[plan.plan]) for plan in plans], "next": None}
+        plans, following = _page(look.newest_plans(look.head.seq), after=after, limit=limit)
+        items = [_document(look, plan) for plan in plans]
+    emit(options, {"items": items, "next": following}, lambda out: _list_table(items, out))
+    if following is not None and not options.json:
+        say(f"more: --after {following}")
 
-    def human(out: TextIO) -> None:
-        rows = [
-            [
-                plan.name,
-                outcomes[plan.plan],
-                f"{plan.orders - plan.open}/{plan.orders}",
-                instant(plan.submitted_us),
-                plan.plan,
-            ]
-            for plan in plans
+
+def _list_table(items: list[dict[str, Any]], out: TextIO) -> None:
+    """One line a plan; on a narrow terminal the ids, which nobody types where names do, stand on lines of their own."""
+    rows = [
+        [
+            item["name"],
+            item["outcome"],
+            f"{item['orders'] - item['open']}/{item['orders']}",
+            instant(item["submitted_us"]),
+            item["plan"],
         ]
-        table(out, ("plan", "outcome", "ended", "submitted", "id"), rows)
+        for item in items
+    ]
+    headings = ["PLAN", "OUTCOME", "ENDED", "SUBMITTED", "ID"]
+    widths = [max(len(row[place]) for row in [headings, *rows]) for place in range(len(headings))]
+    if sum(widths) + 2 * (len(widths) - 1) < columns():
+        table(out, headings, rows)
+        return
+    text = io.StringIO()
+    table(text, headings[:-1], [row[:-1] for row in rows])
+    lines = text.getvalue().splitlines()
+    out.write(f"{lines[0]}\n")
+    for line, row in zip(lines[1:], rows, strict=True):
+        out.write(f"{line}\n  {row[-1]}\n")
 
-    emit(options, document, human)
+
+def _page(plans: list[PlanState], *, after: str | None, limit: int) -> tuple[list[PlanState], str | None]:
+    """Up to `limit` plans behind the cursor, and the next cursor: the id of the last plan shown, None at the end."""
+    start = 0
+    if after is not None:
+        places = [place for place, plan in enumerate(plans) if plan.plan == after]
+        if not places:
+            raise CommandError("not_found", f"the cursor {after!r} is no plan here", next_step="leave it out")
+        start = places[0] + 1
+    page = plans[start : start + limit]
+    return page, page[-1].plan if start + limit < len(plans) else None
 
 
 @app.command
@@ -191,13 +234,13 @@ def cancel(
             plan = current_plan(look) if name is None else find_plan(look, name)
         required(kernel.write(kernel.request("human", CancelPlan(plan=plan.plan, note=note), command_key)))
         with kernel.reader.look() as look:
-            after = find_plan(look, plan.plan)
-            outcome = plan_outcome(after, look.orders(after.plan))
+            document = _document(look, find_plan(look, plan.plan))
 
     def human(out: TextIO) -> None:
-        out.write(f"plan {after.name}: cancelled, {after.open} of {after.orders} orders are still ending\n")
+        ending = f"{document['open']} of {count(document['orders'], 'order')} still ending"
+        out.write(f"plan {document['name']}: cancelled, {ending}\n")
 
-    emit(options, plan_document(after, outcome), human)
+    emit(options, document, human)
 
 
 @app.command
@@ -206,16 +249,16 @@ def diff(plan: File, /, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> 
     source = read_source(plan, repo)
     checked = check(source)
     with opened(options, start=Path(source.folder)) as opened_app, opened_app.kernel.reader.look() as look:
-        known = known_plan(look, checked.document.name)
+        known = known_plan(look, checked.document.name, checked.content)
         if known is None:
             raise CommandError(
                 "not_found",
                 f"there is no plan {checked.document.name!r} in this scope",
                 next_step="fencepost plan list",
             )
-        changes = _changes(look, known, checked.document.work)
+        changes = plan_changes(look, known, checked.document)
         if known.content != checked.content and not any(changes.values()):
-            changes["changed"].append({"name": "", "fields": ["plan"]})
+            changes["changed"].append({"name": "", "fields": ["plan"], "values": {}})
     same = known.content == checked.content
     document = {
         "plan": known.plan,
@@ -229,66 +272,7 @@ def diff(plan: File, /, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> 
     def human(out: TextIO) -> None:
         if same:
             out.write(f"plan {known.name}: the file has the same content\n")
-        for word, sign in (("added", "+"), ("removed", "-")):
-            for name in changes[word]:
-                out.write(f"{sign} {name}\n")
-        for change in changes["changed"]:
-            out.write(f"~ {change['name'] or known.name}: {', '.join(change['fields'])}\n")
+        changes_text(changes, known.name, out)
 
     emit(options, document, human)
     return 0 if same else 5
-
-
-def _changes(look: Look, plan: PlanState, work: tuple[WorkItem, ...]) -> dict[str, list[Any]]:
-    orders = {order.task: look.spec(order) for order in look.orders(plan.plan)}
-    wanted = {item.name: item for item in work}
-    changed = []
-    for name, item in wanted.items():
-        if name in orders:
-            different = _different(orders[name], item, {spec.order: task for task, spec in orders.items()})
-            if different:
-                changed.append({"name": name, "fields": different})
-    return {
-        "added": [name for name in wanted if name not in orders],
-        "removed": [name for name in orders if name not in wanted],
-        "changed": changed,
-    }
-
-
-def _different(spec: WorkOrderSpec, item: WorkItem, names: dict[str, str]) -> list[str]:
-    """Keys of the plan file whose value is another one than in the order; files themselves are not compared."""
-    groups = [
-        (group.kind, sorted((names.get(member.order, member.order), member.outcomes) for member in group.members))
-        for group in spec.groups
-    ]
-    needs = [
-        (group.kind, sorted((member.name, tuple(sorted(member.outcomes))) for member in group.members))
-        for group in item.needs
-    ]
-    retry = None if spec.retry is None else (spec.retry.on, spec.retry.backoff_us, spec.retry.backoff_max_us)
-    wanted_retry = None if item.retry is None else (item.retry.on, item.retry.backoff_us, item.retry.backoff_max_us)
-    accept = (spec.accept.exit_code, spec.accept.files, sorted(spec.accept.schemas), spec.accept.verify)
-    wanted_accept = (
-        item.accept.exit_code,
-        item.accept.files,
-        sorted(text for text, _ in item.accept.schema),
-        item.accept.verify,
-    )
-    params = msgspec.json.decode(spec.params) if spec.params else {}
-    pairs: list[tuple[str, object, object]] = [
-        ("run", spec.run, item.run),
-        ("may_fail", spec.may_fail, item.may_fail),
-        ("environment", spec.environment, item.environment),
-        ("needs", groups, needs),
-        ("outputs", spec.outputs, item.outputs),
-        ("attempt_time", spec.attempt_time_us, item.attempt_time_us),
-        ("budget", spec.ceilings, item.budget),
-        ("retry", retry, wanted_retry),
-        ("accept", accept, wanted_accept),
-        ("priority", spec.priority, item.priority),
-        ("classification", spec.classification, item.classification),
-        ("may", spec.may, item.may),
-        ("effects", spec.effects, item.effects),
-        ("params", params, item.params),
-    ]
-    return [key for key, before, after in pairs if before != after]

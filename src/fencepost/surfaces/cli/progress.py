@@ -13,6 +13,8 @@ import msgspec
 from fencepost.core.instant import format_duration
 from fencepost.core.machines import ENDED
 from fencepost.kernel.read import Look
+from fencepost.kernel.rows import VERIFY
+from fencepost.ports.errors import IntegrityError
 from fencepost.surfaces.cli.words import one_line
 
 PAGE = 500
@@ -100,10 +102,17 @@ class Progress:
         """Say everything that has changed up to this look."""
         while rows := look.records(self._seen, PAGE):
             for seq, data in rows:
-                head = _HEAD.decode(data)
-                if head.kind in _KINDS:
-                    self._record(look, head, _RECORD.decode(data).body)
+                self._bytes(look, seq, data)
                 self._seen = seq
+
+    def _bytes(self, look: Look, seq: int, data: bytes) -> None:
+        try:
+            head = _HEAD.decode(data)
+            body = _RECORD.decode(data).body if head.kind in _KINDS else None
+        except msgspec.DecodeError as error:
+            raise IntegrityError(f"record {seq} cannot be read ({error})", next_step=VERIFY) from error
+        if body is not None:
+            self._record(look, head, body)
 
     def _record(self, look: Look, head: _Head, body: _Body) -> None:
         if head.kind == "work_order_moved":

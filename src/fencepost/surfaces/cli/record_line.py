@@ -14,6 +14,9 @@ from fencepost.surfaces.cli.words import amounts, one_line
 
 _KIND_WIDTH = 26
 _SUBJECT_WIDTH = 20
+_NUMBER_WIDTH = 12  # of the number and of the blanks between the columns
+_WHAT_WIDTH = 36
+_COLUMN_LEAST = 8
 _NAMES_MAX = 10_000
 _WHAT = (
     "state",
@@ -36,6 +39,10 @@ class RecordLines:
 
     def __init__(self, columns: int | None) -> None:
         self._end = None if columns is None else max(columns - 1, 1)
+        # On a narrow terminal what happened keeps its place, and the columns before it give way.
+        before = _KIND_WIDTH + _SUBJECT_WIDTH if columns is None else max(columns - _WHAT_WIDTH - _NUMBER_WIDTH, 0)
+        self._kind_width = min(_KIND_WIDTH, max(before * 3 // 5, _COLUMN_LEAST))
+        self._subject_width = min(_SUBJECT_WIDTH, max(before - self._kind_width, _COLUMN_LEAST))
         self._names: dict[str, str] = {}
 
     def line(self, look: Look, seq: int, data: bytes) -> str:
@@ -43,9 +50,10 @@ class RecordLines:
             record = open_record(seq, data)
         except BrokenChain as error:
             return one_line(f"{seq:>6}  {error.problem}")[: self._end]
-        subject = self._name(look, record.subject)[:_SUBJECT_WIDTH]
+        subject = self._name(look, record.subject)[: self._subject_width].ljust(self._subject_width)
+        kind = record.kind[: self._kind_width].ljust(self._kind_width)
         what = what_of(msgspec.to_builtins(record.body))
-        text = f"{seq:>6}  {record.kind[:_KIND_WIDTH].ljust(_KIND_WIDTH)}  {subject.ljust(_SUBJECT_WIDTH)}  {what}"
+        text = f"{seq:>6}  {kind}  {subject}  {what}"
         return one_line(text)[: self._end].rstrip()
 
     def _name(self, look: Look, subject: str) -> str:

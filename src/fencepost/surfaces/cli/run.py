@@ -19,7 +19,7 @@ from fencepost.core.instant import format_duration, parse_duration
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import EXIT_NOT_APPLIED, EXIT_PERSON, EXIT_TIMEOUT
 from fencepost.core.state import PlanState
-from fencepost.core.views import only_a_person_can_move, plan_outcome
+from fencepost.core.views import is_blocked, only_a_person_can_move, plan_outcome
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
 from fencepost.services.means import estimated_now_us
@@ -44,7 +44,6 @@ from fencepost.surfaces.cli.summary import Report, print_report, report
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
 JUDGING_SHARE = 20  # times what one look at all orders takes pass between two of them
-_RUNNING = ("active", "result_pending", "reserved", "cancellation_requested")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +149,7 @@ def _say_clock(app: App, look: Look, lines: Lines) -> None:
     clock = look.clock()
     reading = app.kernel.clock.read()
     behind_us = max(reading.utc_us - estimated_now_us(clock, reading), 0)
-    if clock is not None and clock.state == "clock_reconciliation_required":
+    if is_blocked(clock):
         lines.say("clock: a reading contradicted the accepted time, so nothing new starts: fencepost clock show")
     elif behind_us > app.kernel.limits.clock_skew_max_us:
         lines.say(f"clock: {format_duration(behind_us)} behind UTC since a restart; deadlines come that much later")
@@ -196,19 +195,14 @@ def _plan(look: Look, plan: str) -> PlanState:
 
 def _waits_for_person(look: Look, plan: str) -> bool:
     """Whether something has not ended that only a person can move, and nothing else can move."""
-    orders = look.orders(plan)
-    if only_a_person_can_move(orders):
-        return True
-    clock = look.clock()
-    blocked = clock is not None and clock.state == "clock_reconciliation_required"
-    return blocked and not any(order.state in _RUNNING for order in orders)
+    return only_a_person_can_move(look.orders(plan), look.clock())
 
 
 def _judged(app: App, plan: str, signalled: int | None, *, timed_out: bool) -> tuple[Report, int]:
     """The report, and the exit code that holds first: signal, timeout, waiting, not applied, well."""
     with app.kernel.reader.look() as look:
         state = _plan(look, plan)
-        outcome = plan_outcome(state, look.orders(plan)) if not state.open else "waiting"
+        outcome = plan_outcome(state, look.orders(plan), look.clock()) if not state.open else "waiting"
         code = 0 if outcome == "done" else EXIT_NOT_APPLIED
         if state.open:
             if signalled is not None:

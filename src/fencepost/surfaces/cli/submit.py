@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fencepost.app import App
 from fencepost.config import Config
+from fencepost.core.identity import meaning
 from fencepost.core.reasons import Refusal
 from fencepost.core.state import PlanState
 from fencepost.kernel.receipts import Receipt
-from fencepost.services.submission import Pins, Submission, known_plan, pin, submission_key, submit_command
+from fencepost.services.submission import Pins, Submission, answered, known_plan, pin, submission_key, submit_command
 from fencepost.surfaces.cli.context import CommandError, opened_home, required
 from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, Source, check, check_alone
 
@@ -36,16 +35,22 @@ def find_known(source: Source, home: Path | None, config: Config, mode: Submissi
     alone = check_alone(source)
     if alone is None or mode == "new" or home is None or not (home / "layout").is_file():
         return None
-    with opened_home(home, config, create=True) as app, app.kernel.reader.look() as look:
-        known = known_plan(look, alone.document.name)
-    return alone if known is not None and _goes_on(known, alone, mode) else None
+    try:
+        with opened_home(home, config) as app, app.kernel.reader.look() as look:
+            known = known_plan(look, alone.document.name, alone.content)
+    except CommandError as error:
+        if error.code != "scope_not_open":
+            raise
+        return None
+    return alone if _goes_on(known, alone, mode) else None
 
 
-def _goes_on(known: PlanState, checked: Checked, mode: Submission) -> bool:
-    if known.open and known.content != checked.content and mode != "new":
-        refusal = Refusal(code="plan_changed", detail={"name": known.name})
-        raise CommandError.of(refusal)
-    return known.content == checked.content and (bool(known.open) or mode == "continue")
+def _goes_on(known: PlanState | None, checked: Checked, mode: Submission) -> bool:
+    """Whether the submission means the known plan. Raises CommandError plan_changed, as the kernel would refuse it."""
+    found = meaning(known, checked.content, mode)
+    if found == "changed":
+        raise CommandError.of(Refusal(code="plan_changed", detail={"name": checked.document.name}))
+    return found == "found"
 
 
 def checked_for(source: Source, home: Path | None, config: Config, mode: Submission) -> Checked:
@@ -56,19 +61,21 @@ def checked_for(source: Source, home: Path | None, config: Config, mode: Submiss
 def place(app: App, checked: Checked, mode: Submission, command_key: str | None) -> Placed:
     """Find the plan that this submission means, or pin its inputs and submit it."""
     if command_key is not None:
-        answered = _answered(app, checked, command_key)
-        if answered is not None:
-            return answered
+        # A repetition is answered whatever the tree is like by now.
+        receipt = answered(app.kernel, checked.document, checked.content, command_key)
+        if receipt is not None:
+            return _placed(receipt)
     with app.kernel.reader.look() as look:
-        known = known_plan(look, checked.document.name)
+        known = known_plan(look, checked.document.name, checked.content)
+        name = look.name(checked.document.name)
         sequence = look.head.seq
-    if mode != "new" and known is not None and _goes_on(known, checked, mode):
+    if known is not None and _goes_on(known, checked, mode):
         return Placed(plan=known.plan, sequence=sequence, fresh=False)
     if not checked.chosen:
         checked = check(checked.source)
     pins = _pin(app, checked)
     document, content = checked.document, checked.content
-    predecessor = "" if known is None else known.plan
+    predecessor = "" if name is None else name.newest
     command = submit_command(
         document, content, pins, mode=mode, provenance=checked.source.provenance(), predecessor=predecessor
     )
@@ -77,18 +84,6 @@ def place(app: App, checked: Checked, mode: Submission, command_key: str | None)
     if command_key is None and _was_overtaken(receipt):
         return _overtaken(app, checked, receipt)
     return _placed(receipt)
-
-
-def _answered(app: App, checked: Checked, command_key: str) -> Placed | None:
-    """The plan that this key made before, if it did: a repetition is answered whatever the tree is like by now."""
-    with app.kernel.journal.snapshot() as reads:
-        row = reads.command(app.kernel.stream, command_key)
-    if row is None:
-        return None
-    receipt = msgspec.json.decode(row.receipt, type=Receipt)
-    if receipt.result.get("name") == checked.document.name and receipt.result.get("content") == checked.content:
-        return Placed(plan=receipt.result["plan"], sequence=receipt.sequence, fresh=False)
-    raise CommandError.of(Refusal(code="operation_collision", detail={"subject": command_key}))
 
 
 def _pin(app: App, checked: Checked) -> Pins:
@@ -106,7 +101,7 @@ def _was_overtaken(receipt: Receipt) -> bool:
 def _overtaken(app: App, checked: Checked, receipt: Receipt) -> Placed:
     """Somebody submitted the same plan at the same moment, from other files: theirs is the one that goes on."""
     with app.kernel.reader.look() as look:
-        known = known_plan(look, checked.document.name)
+        known = known_plan(look, checked.document.name, checked.content)
         sequence = look.head.seq
     if known is None or known.content != checked.content:
         required(receipt)

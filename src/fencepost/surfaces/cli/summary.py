@@ -12,9 +12,13 @@ from fencepost.core.state import AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.words import amounts, one_line
+from fencepost.surfaces.cli.order_failure import failure_lines
+from fencepost.surfaces.cli.order_why import budget_lines, budget_of
+from fencepost.surfaces.cli.typed import here, plan_step
+from fencepost.surfaces.cli.words import amounts, count, named_step, one_line, wrapped
 
 FILES_SHOWN_MAX = 8
+BUDGETS_SHOWN_MAX = 5  # what lacks in a budget is looked up for so many orders
 DIGEST_CHARACTERS = 23  # "sha256:" and sixteen digits: enough to compare by eye; documents have all of it
 
 
@@ -25,6 +29,8 @@ class Finding:
     order: OrderState
     attempt: AttemptState | None
     facts: ResultFacts | None
+    details: tuple[str, ...] = ()  # why it was not applied, where more is known than its reason says
+    following: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +58,14 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
     orders = look.orders(plan.plan)
     attempts = look.many([order.attempt for order in orders if order.attempt])
     findings = []
+    budgets_left = BUDGETS_SHOWN_MAX
     for order in orders:
         attempt = attempts.get(order.attempt) if order.attempt else None
         facts = look.facts(order.result_seq) if order.result_seq else None
-        findings.append(
-            Finding(order=order, attempt=attempt if isinstance(attempt, AttemptState) else None, facts=facts)
-        )
+        known = attempt if isinstance(attempt, AttemptState) else None
+        details, following = _helps(look, order, known, f"{plan.name}/{order.task}", budgets_left)
+        budgets_left -= order.state == "budget_exhausted"
+        findings.append(Finding(order=order, attempt=known, facts=facts, details=details, following=following))
     digest = projection_digest(row for page in look.state_pages() for row in page)
     return Report(plan=plan, outcome=outcome, sequence=look.head.seq, digest=digest, findings=tuple(findings))
 
@@ -68,7 +76,7 @@ def print_report(found: Report, out: TextIO) -> None:
     out.write(f"\nplan {plan.name}: {found.outcome} ({counts})\n")
     width = max(len(finding.order.task) for finding in found.findings)
     for finding in found.findings:
-        _print_order(finding, out, width, plan.name)
+        _print_order(finding, out, width)
     out.write(f"  cost: {amounts(plan.account.charged)}\n")
 
 
@@ -79,37 +87,50 @@ def _counts(found: Report) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
 
-def _print_order(finding: Finding, out: TextIO, width: int, plan: str) -> None:
+def _print_order(finding: Finding, out: TextIO, width: int) -> None:
     order, facts = finding.order, finding.facts
     told = order.state if order.state == order.reason else f"{order.state} ({order.reason})"
     allowed = ", may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
-    out.write(f"  {order.task.ljust(width)}  {told}{allowed}; {amounts(order.account.charged)}\n")
+    charged = f"; {amounts(order.account.charged)}" if any(order.account.charged.values()) else ""
+    out.write(f"  {order.task.ljust(width)}  {told}{allowed}{charged}\n")
     indent = " " * (width + 4)
     if order.state == "applied" and facts is not None:
         for line in _proofs(finding, facts):
             out.write(f"{indent}{line}\n")
         return
-    if facts is not None and facts.message:
-        out.write(f"{indent}{one_line(facts.message)[:200]}\n")
-    out.write(f"{indent}next: {_following(order, plan)}\n")
+    for line in finding.details:
+        out.write("\n".join(wrapped(line, indent=indent, after=f"{indent}  ")) + "\n")
+    out.write(f"{indent}next: {here(finding.following)}\n")
 
 
-def _following(order: OrderState, plan: str) -> str:
-    """What helps an order on; where that depends on other orders, `why` names them."""
-    name = f"{plan}/{order.task}"
+def _helps(
+    look: Look, order: OrderState, attempt: AttemptState | None, name: str, budgets_left: int
+) -> tuple[tuple[str, ...], str]:
+    """What is known of an order that was not applied, and what helps it on.
+
+    Where that depends on other orders, `why` names them.
+    """
+    if order.state == "applied":
+        return (), ""
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
-        return f"fencepost order why {name}"
-    return row.next_step.replace("NAME", name)
+        return (), f"fencepost order why {name}"
+    if order.state == "budget_exhausted":
+        found = budget_of(look, order) if budgets_left > 0 else {}
+        lines = [line.strip() for short in found.get("budget", ()) for line in budget_lines(short)]
+        return tuple(lines), found.get("next") or f"fencepost order why {name}"
+    ordinal = attempt.ordinal if attempt is not None else None
+    step = named_step(plan_step(look, order.plan, row.next_step), name, ordinal)
+    return tuple(failure_lines(look, order)), step
 
 
 def _proofs(finding: Finding, facts: ResultFacts) -> list[str]:
     lines = []
     for artifact in facts.artifacts[:FILES_SHOWN_MAX]:
-        lines.append(f"{one_line(artifact.path)}  {artifact.digest[:DIGEST_CHARACTERS]}  {artifact.bytes} bytes")
+        lines.append(f"{one_line(artifact.path)}  {artifact.digest[:DIGEST_CHARACTERS]}  {count(artifact.bytes, 'byte')}")
     more = len(facts.artifacts) - FILES_SHOWN_MAX
     if more > 0:
-        lines.append(f"and {more} more files: fencepost order files {finding.order.task}")
+        lines.append(here(f"and {count(more, 'more file')}: fencepost order files {finding.order.task}"))
     checks = [f"exit code {facts.exit_code}"]
     checks += [f"schema of {receipt.subject} followed" for receipt in facts.validation if receipt.check == "schema"]
     if finding.attempt is not None and finding.attempt.verification:

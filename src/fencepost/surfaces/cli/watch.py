@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fencepost.app import App
-from fencepost.core.chain import open_record
 from fencepost.core.instant import format_instant
 from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
+from fencepost.kernel.rows import record_of
 from fencepost.surfaces.cli.words import one_line, state_text
 
 POLL_S = 0.5  # a hint may be lost; a look this often costs little
@@ -41,7 +41,7 @@ class OrderChanges:
         touched: dict[str, None] = {}
         while self._sequence < look.head.seq and (page := look.records(self._sequence, _PAGE)):
             for seq, data in page:
-                record = open_record(seq, data)
+                record = record_of(seq, data)
                 touched.update(dict.fromkeys(_orders_of(record.subject, record.body)))
             self._sequence = page[-1][0]
         wanted = [name for name in touched if whole_plan or name in self._seen]

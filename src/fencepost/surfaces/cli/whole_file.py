@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,34 +10,60 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from fencepost.surfaces.cli.context import CommandError
 from fencepost.surfaces.cli.frame import STDIN
+from fencepost.surfaces.cli.words import one_line
 
 MODE = 0o666
 STDOUT = ("-", STDIN)
 """What stands for stdout where a file is to be written; the frame writes a lone hyphen as stdin."""
 
 
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
+"""What is the machine's trouble and not that of the path that was named."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Tell of a path that cannot be written as of a wrong word of the command. Raises CommandError, OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _MACHINE or error.errno is None:
+            raise
+        raise CommandError(
+            "unwritable",
+            f"{one_line(str(path))} cannot be written: {os.strerror(error.errno)}",
+            next_step="name a path that can be written",
+        ) from error
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside `path`, which takes its place when the block has been left without an error. Raises OSError.
+    """A new file beside `path`, which takes its place when the block has been left without an error.
 
     A link is followed, and what is no regular file (a device, a pipe) is written to as it is and never replaced.
+    Raises CommandError for a path that cannot be written, OSError.
     """
     if path.absolute().parts[1:2] == ("dev",) or (path.exists() and not path.is_file()):
-        with path.open("wb") as file:
+        with naming(path):
+            file = path.open("wb")
+        with file:
             yield file
         return
-    path = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    named, path = path, Path(os.path.realpath(path))
+    with naming(named):
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "wb") as whole:
             mask = os.umask(0)
             os.umask(mask)
-            os.fchmod(file.fileno(), MODE & ~mask)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+            os.fchmod(whole.fileno(), MODE & ~mask)
+            yield whole
+            whole.flush()
+            os.fsync(whole.fileno())
+        with naming(named):
+            os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

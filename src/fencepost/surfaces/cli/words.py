@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -10,10 +11,19 @@ from typing import TextIO
 from fencepost.core.instant import format_duration, format_instant, format_money
 from fencepost.core.shares import MONEY
 
-COLUMNS = 80
+COLUMNS = 80  # where nothing says how wide the output is
+_COLUMNS_LEAST = 40
+_COLUMNS_MOST = 160  # longer lines are hard to read
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _UNSAFE = re.compile(f"[{_CONTROLS}]")
 _UNSAFE_IN_LINE = re.compile(f"[\t\n{_CONTROLS}]")
+UNSIGNED = (
+    "no signed anchor of this store is left in {place}: whoever can write the store could have rewritten its chain; "
+    "fencepost journal verify --anchor SEQ:DIGEST compares it with what was kept elsewhere"
+)
+"""What is said of a store that nothing outside of it vouches for."""
+_PLAN = re.compile(r"\bPLAN\b")
+_UNIT = re.compile(r"[0-9]+[a-z]+")
 _LABELS = {
     "attempts": "attempts",
     "time_us": "time",
@@ -21,6 +31,11 @@ _LABELS = {
     "tokens_output": "tokens-output",
     "calls": "calls",
 }
+
+
+def columns() -> int:
+    """How wide text for people may be: COLUMNS, else the terminal's width, else 80."""
+    return min(max(shutil.get_terminal_size((COLUMNS, 24)).columns, _COLUMNS_LEAST), _COLUMNS_MOST)
 
 
 def one_line(text: str) -> str:
@@ -51,15 +66,36 @@ def amount(dimension: str, value: int | None) -> str:
         return "-"
     sign = "-" if value < 0 else ""
     if dimension == "time_us":
-        return sign + format_duration(abs(value))
+        return sign + duration(abs(value))
     if dimension.startswith(MONEY):
         return sign + format_money(abs(value))
     return str(value)
 
 
+def duration(duration_us: int) -> str:
+    """A duration in its two largest units: what is smaller says nothing to a person. Documents have all of it."""
+    text = format_duration(duration_us)
+    return "".join(_UNIT.findall(text)[:2])
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: `1 order`, `2 orders`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def state_text(state: str, reason: str) -> str:
     """A state with its reason, where the reason says more."""
     return state if reason == state else f"{state} ({reason})"
+
+
+def named_step(step: str, name: str, ordinal: int | None) -> str:
+    """A reason's next step about one order, so that it can be typed: its name, and the number of its last attempt."""
+    return step.replace("NAME", name).replace("--attempt N", f"--attempt {ordinal or 1}")
+
+
+def planned_step(step: str, plan: str) -> str:
+    """A next step with what `run` takes for the plan that it is about."""
+    return _PLAN.sub(lambda _: plan, step)
 
 
 def amounts(values: Mapping[str, int]) -> str:
@@ -73,11 +109,11 @@ def instant(utc_us: int | None) -> str:
     return f"{format_instant(utc_us)[:19]}Z" if utc_us else "-"
 
 
-def wrapped(text: str, *, indent: str = "", after: str | None = None, columns: int = COLUMNS) -> list[str]:
+def wrapped(text: str, *, indent: str = "", after: str | None = None) -> list[str]:
     """Text broken between words; a word that is too long stays whole, since it will be copied."""
     return textwrap.wrap(
         text,
-        width=columns - 1,
+        width=columns() - 1,
         initial_indent=indent,
         subsequent_indent=indent if after is None else after,
         break_long_words=False,

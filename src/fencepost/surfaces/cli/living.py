@@ -1,0 +1,38 @@
+"""Whether the worker of a live attempt is alive: seen on its own host by the locks that a living one holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost.core.machines import LIVE
+from fencepost.core.state import AttemptState, OrderState, WorkerState
+from fencepost.kernel.read import Look
+from fencepost.ports.clock import Reading
+from fencepost.services.means import is_locked
+
+LIVE_STATES = frozenset({"reserved", "active", "cancellation_requested"})
+GONE = "Its worker is not alive any more; the next one takes it up."
+
+
+def living_workers(look: Look, locks: Path) -> list[WorkerState]:
+    """Workers of this home whose lock is held. A worker that leads its life elsewhere is not seen."""
+    names = sorted(path.stem for path in locks.glob("worker_*.lock") if is_locked(path))
+    return [value for value in look.many(names).values() if isinstance(value, WorkerState)]
+
+
+def is_orphan(attempt: AttemptState, locks: Path, reading: Reading) -> bool:
+    """Whether a live attempt's worker is seen to be gone. One on another host is not seen, and counts as alive."""
+    if attempt.state not in ("reserved", *LIVE) or attempt.host != reading.source:
+        return False
+    return attempt.boot_id != reading.boot_id or not is_locked(locks / f"{attempt.worker}.lock")
+
+
+def orphans(look: Look, orders: list[OrderState], locks: Path, reading: Reading) -> set[str]:
+    """Those of these orders whose attempt lives on paper only."""
+    live = {order.attempt: order.order for order in orders if order.state in LIVE_STATES and order.attempt}
+    found = look.many(list(live))
+    return {
+        live[name]
+        for name, attempt in found.items()
+        if isinstance(attempt, AttemptState) and is_orphan(attempt, locks, reading)
+    }

@@ -1,0 +1,69 @@
+"""Why an attempt's result was not accepted, in words: what its reason code leaves open and the records know."""
+
+from __future__ import annotations
+
+from fencepost.core.instant import format_duration
+from fencepost.core.matching import matches
+from fencepost.core.records.attempt import ResultApplication, ResultFacts, VerificationReceipt
+from fencepost.core.state import AttemptState, OrderState
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.words import one_line
+
+LINES_MAX = 8
+FILES_SHOWN_MAX = 5
+_LIMIT = "attempt_time is pinned with the plan: a retry has the same limit"
+
+
+def failure_code(look: Look, order: OrderState) -> str:
+    """The reason of the last judgement: that of a failed order, and of one that waits for its backoff."""
+    if order.state == "retry_wait" and order.application_seq:
+        return look.body(order.application_seq, ResultApplication).reason
+    return order.reason
+
+
+def failure_lines(look: Look, order: OrderState) -> list[str]:
+    """What is known of the last result that was judged and not accepted; nothing for one that was."""
+    if order.state not in ("failed", "retry_wait") or not order.result_seq:
+        return []
+    facts = look.facts(order.result_seq)
+    if facts is None:
+        return []
+    code = failure_code(look, order)
+    lines = [one_line(facts.message)] if facts.message and code != "timed_out" else []
+    if code == "timed_out":
+        limit = format_duration(order.terms.attempt_time_us)
+        lines += [f"it was stopped after {limit}, its attempt_time", _LIMIT]
+    elif code == "outputs_missing":
+        lines += _missing(order, facts)
+    elif code == "schema_failed":
+        receipts = [each for each in facts.validation if each.check == "schema" and not each.passed]
+        lines += [one_line(each.message or f"{each.subject} was refused") for each in receipts]
+    elif code in ("verifier_failed", "verifier_error"):
+        lines += _verifier(look, order)
+    return lines[:LINES_MAX]
+
+
+def _missing(order: OrderState, facts: ResultFacts) -> list[str]:
+    paths = [artifact.path for artifact in facts.artifacts]
+    lines = [
+        f"no output is {one_line(text)}, which accept.files asks for"
+        for text in order.terms.accept.files
+        if not any(matches(text, path) for path in paths)
+    ]
+    shown = ", ".join(one_line(path) for path in paths[:FILES_SHOWN_MAX])
+    more = f" and {len(paths) - FILES_SHOWN_MAX} more" if len(paths) > FILES_SHOWN_MAX else ""
+    outputs = ", ".join(one_line(text) for text in order.terms.outputs) or "nothing"
+    return [*lines, f"outputs ask for {outputs}; collected: {shown or 'nothing'}{more}"]
+
+
+def _verifier(look: Look, order: OrderState) -> list[str]:
+    attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
+    if attempt is None or not attempt.verification_seq:
+        return []
+    receipt = look.body(attempt.verification_seq, VerificationReceipt)
+    lines = [f"verifier: {one_line(receipt.message)}"] if receipt.message else []
+    if receipt.exit_code is not None:
+        lines.append(f"the verifier ended with exit code {receipt.exit_code}")
+    if receipt.signal is not None:
+        lines.append(f"the verifier was ended by signal {receipt.signal}")
+    return lines

@@ -1,0 +1,138 @@
+"""A producer and a worker as two processes on one home, the worker started as a user starts it.
+
+The producer is this process, through the library; the worker is `fencepost worker start`, and each order runs `true`
+under its keeper, so that every figure has the start and the end of a real command in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fencepost.app import HOME_NAME, App, make_home
+from fencepost.core.commands import OrderDraft, SubmitOrder
+from fencepost.core.machines import ENDED
+from fencepost.core.records.plan import Acceptance
+from fencepost.core.state import OrderState
+
+CLI = (sys.executable, "-m", "fencepost")
+PLAN = 'name = "first"\n[budget]\nattempts = 1\n[[work]]\nname = "first"\nrun = ["true"]\n'
+WAIT_S = 120.0
+LOOK_S = 0.5  # at most between two looks, should a hint be lost
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")}
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**own, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": path}
+
+
+class Pair:
+    """The producer's side of a home that a worker process serves."""
+
+    def __init__(self, app: App, draft: OrderDraft) -> None:
+        self._app = app
+        self._draft = draft
+
+    def submit(self, count: int) -> list[str]:
+        kernel = self._app.kernel
+        command = SubmitOrder(order=self._draft)
+        receipts = kernel.write_many([kernel.request("human", command) for _ in range(count)])
+        return [receipt.required()["order"] for receipt in receipts]
+
+    def wait_applied(self, orders: Sequence[str]) -> None:
+        """Return as soon as all are applied; hints come from the worker's process. Raises RuntimeError."""
+        kernel = self._app.kernel
+        left, deadline = list(orders), time.monotonic() + WAIT_S
+        while True:
+            ticket = kernel.wakeups.ticket()
+            with kernel.reader.look() as look:
+                while left:
+                    order = look.find(left[-1], OrderState)
+                    if order is None or order.state not in ENDED:
+                        break
+                    if order.state != "applied":
+                        raise RuntimeError(f"{order.order} ended as {order.state}: {order.reason}")
+                    left.pop()
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{len(left)} of {len(orders)} orders are not applied after {WAIT_S:g} s")
+            kernel.wakeups.wait(ticket, LOOK_S)
+
+
+@contextmanager
+def served(folder: Path, jobs: int) -> Iterator[Pair]:
+    """A home in `folder` with one worker process on it, which has run its first order."""
+    home = folder / HOME_NAME
+    make_home(home)
+    environment = _environment(folder)
+    app = App(home, scope="default", environment=environment)
+    worker = None
+    try:
+        app.kernel.open()
+        (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
+        subprocess.run(
+            [*CLI, "plan", "submit", "plan.toml"], cwd=folder, env=environment, check=True, capture_output=True
+        )
+        with app.kernel.reader.look() as look:
+            (plan,) = look.plans()
+            (first,) = look.orders(plan.plan)
+            manifest = look.spec(first).inputs.digest
+        worker = subprocess.Popen(
+            [*CLI, "worker", "start", "--jobs", str(jobs)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        pair = Pair(app, _draft(manifest))
+        pair.wait_applied([first.order])
+        yield pair
+    finally:
+        if worker is not None:
+            worker.terminate()
+            worker.wait(WAIT_S)
+        app.close()
+
+
+def _draft(manifest: str) -> OrderDraft:
+    return OrderDraft(
+        task="true",
+        work_kind="command/1",
+        priority="normal",
+        classification="private",
+        effects="declared",
+        attempt_time_us=60_000_000,
+        accept=Acceptance(),
+        run=("true",),
+        manifest=manifest,
+        ceilings={"attempts": 1},
+    )
+
+
+def worker_rate(folder: Path, orders: int) -> float:
+    """Orders a second from their submission in batches to the last application, two attempts at once."""
+    with served(folder, jobs=2) as pair:
+        begun = time.perf_counter()
+        pair.wait_applied(pair.submit(orders))
+        return orders / (time.perf_counter() - begun)
+
+
+def across_ms(folder: Path, samples: int) -> dict[str, float]:
+    """From submission in one process to the news, back there, that the other has applied it."""
+    found = []
+    with served(folder, jobs=2) as pair:
+        for _ in range(samples):
+            time.sleep(0.02)
+            begun = time.perf_counter()
+            pair.wait_applied(pair.submit(1))
+            found.append((time.perf_counter() - begun) * 1e3)
+    found.sort()
+    return {"p50": found[len(found) // 2], "p99": found[min(len(found) - 1, len(found) * 99 // 100)]}
