@@ -21,8 +21,9 @@ from fencepost.adapters.entropy import SystemEntropy
 from fencepost.adapters.ledger import FileLedger, ledger_places
 from fencepost.adapters.repository import find_root, open_repository
 from fencepost.adapters.wakeups import FolderWakeups
-from fencepost.kernel.kernel import Kernel
+from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
 
@@ -52,6 +53,7 @@ __all__ = [
 
 HOME_NAME = ".fencepost"
 LAYOUT = 1
+LAYOUT_BYTES_MAX = 64
 FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
 _PRIVATE = 0o700
 
@@ -115,6 +117,12 @@ def diagnosis() -> Diagnosis:
     )
 
 
+def layout_of(home: Path) -> str:
+    """The layout that a home says it has, empty where it says none. What is no text is a layout of somebody else's."""
+    path = home / "layout"
+    return path.read_bytes()[:LAYOUT_BYTES_MAX].decode("utf-8", "backslashreplace").strip() if path.is_file() else ""
+
+
 def make_home(home: Path) -> bool:
     """Make a home's folders and store, or complete them after a kill. Return whether it is new. Raises StorageError."""
     fresh = not (home / "layout").is_file()
@@ -135,7 +143,7 @@ class App:
     """One open home: the kernel of a scope, and everything round it. Close it when done."""
 
     def __init__(self, home: Path, *, scope: str, environment: Mapping[str, str]) -> None:
-        layout = (home / "layout").read_text().strip() if (home / "layout").is_file() else ""
+        layout = layout_of(home)
         if not layout:
             raise NoHome(f"there is no home at {home}", next_step="fencepost init")
         if layout != str(LAYOUT):
@@ -144,7 +152,13 @@ class App:
         self.environment = dict(environment)  # os.environ decodes each value anew whenever it is asked
         entropy = SystemEntropy()
         journal = sqlite.open(home / "store.db", home / "locks")
-        self.keys = KeyFolder(home / "keys", entropy)
+        stream = Stream(scope, STREAM)
+
+        def has_records() -> bool:
+            with journal.snapshot() as reads:
+                return reads.head(stream).seq > 0
+
+        self.keys = KeyFolder(home / "keys", entropy, in_use=has_records)
         self.ledger = FileLedger(
             ledger_places(
                 store_id=journal.info.store_id,
@@ -153,6 +167,7 @@ class App:
                 user_home=Path(environment["HOME"]) if environment.get("HOME") else None,
             ),
             self.keys,
+            home=home,
         )
         self.kernel = Kernel(
             journal=journal,

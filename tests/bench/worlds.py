@@ -91,7 +91,7 @@ class Crew:
         self.kernel = kernel
         self.worker = IdSource(kernel.entropy.seed(), kernel.clock.read().utc_us).next("worker")
         enrol = EnrolWorker(worker=self.worker, host="bench", boot_id="bench", pid=1, executors=("command/1",))
-        self.do("human", enrol)
+        self.do("dispatcher", enrol)
 
     def do(self, name: str, command: AnyCommand) -> Answer:
         return self.kernel.write(self.kernel.request(name, command)).required()

@@ -93,6 +93,7 @@ class Place:
             with app.kernel.reader.look() as look:
                 yield look
         finally:
+            app.kernel.wakeups.close()
             app.kernel.journal.close()
 
     def records(self) -> list[dict[str, Any]]:

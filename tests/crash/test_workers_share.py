@@ -6,10 +6,11 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.crash.runs import Place, check_journal, processes_of
+from tests.crash.runs import Place, check_journal, holds_of, processes_of
 
 ORDERS = 300
 
@@ -44,6 +45,24 @@ def test_case_35_two_workers_share_300_orders_each_run_once(tmp_path: Path) -> N
     document = place.document("plan", "show", "shared")
     assert document["applied"] == ORDERS
     check_journal(place)
+
+
+def _check_that_the_late_result_was_paid(records: list[dict[str, Any]]) -> None:
+    """What the late result says it used is booked on its own hold, once, and no less than it says."""
+    (late,) = [record for record in records if record["kind"] == "late_record" and record["body"]["what"] == "result"]
+    usages = late["body"]["facts"]["usage"]
+    used_us = sum(usage["amounts"]["time_us"] for usage in usages)
+    assert used_us > 0
+    (hold,) = [hold for hold in holds_of(records) if hold.attempt == late["subject"]]
+    booked = [
+        receipt
+        for record in records
+        if record["kind"] in ("hold_adjusted", "hold_settled")
+        for receipt in record["body"].get("receipts", ())
+        if any(receipt.endswith(f":{usage['receipt']}") for usage in usages)
+    ]
+    assert len(booked) == len(usages), "the late result's receipts are booked, each once"
+    assert hold.charged["time_us"] >= used_us, "what the stopped worker used is charged"
 
 
 @pytest.mark.slow
@@ -99,8 +118,7 @@ echo end-$FENCEPOST_FENCE >> '{place.log}'
     late = [record["body"] for record in records if record["kind"] == "late_record"]
     assert {body["disposition"] for body in late} == {"rejected_stale"}
     assert [entry for entry in place.executions() if entry.startswith("end-")] == ["end-2"]
-    charged = [record["body"]["charged"] for record in records if record["kind"] == "hold_settled"]
-    assert charged[0]["time_us"] > 0
+    _check_that_the_late_result_was_paid(records)
     order = place.document("order", "show", "stopped/slow")
     assert order["state"] == "applied"
     assert order["charged"]["attempts"] == 2

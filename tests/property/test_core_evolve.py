@@ -274,3 +274,57 @@ def test_w24_records_in_another_order_are_no_history(data: st.DataObject) -> Non
     except CorruptHistory:
         return
     assert not swapped and fold.values != world_in(name).live.values
+
+
+@pytest.mark.parametrize("what", ["renewal", "event", "result", "activation"])
+def test_w24_what_was_decided_under_a_live_lease_is_no_history_once_it_is_over(what: str) -> None:
+    world = world_in("reserved" if what == "activation" else "active/running")
+    known = world.attempt_of(world.order("a"))
+    command = getattr(world, what)(known)
+    kinds = {"renewal": a.LeaseRenewal, "event": a.AttemptEvent, "result": a.AttemptResult}
+    kind = kinds.get(what, a.AttemptDescriptor)
+    decided = world.decide(command)
+    body = next(fact.body for fact in decided.facts if isinstance(fact.body, kind))
+    subject = next(fact.subject for fact in decided.facts if fact.body is body)
+    version = world.live.values[subject].version + 1
+    world.advance((known.lease_us or known.activation_deadline_us) - world.now_us - 1)
+    changes = {"renewal": {"until_us": world.now_us + SECOND}, "activation": {"lease_from_us": world.now_us}}
+    seq = len(world.facts) + 1
+    live = Fold()
+    live.values = dict(world.replayed.values)
+    evolve(live, Fact(seq, subject, version, replace(body, **changes.get(what, {}))))
+    world.advance(1)
+    over = {"renewal": {"until_us": world.now_us + SECOND}, "activation": {"lease_from_us": world.now_us}}
+    with pytest.raises(CorruptHistory):
+        evolve(world.replayed, Fact(len(world.facts) + 1, subject, version, replace(body, **over.get(what, {}))))
+
+
+@pytest.mark.parametrize("name", ["reserved", "active/leased", "active/running"])
+def test_w17_nothing_is_late_while_its_attempt_may_still_speak(name: str) -> None:
+    world = world_in(name)
+    known = world.attempt_of(world.order("a"))
+    body = a.LateRecord(
+        order=known.order,
+        fence=known.fence,
+        what="event",
+        digest=OTHER,
+        disposition="rejected_stale",
+        reason="stale_fence",
+    )
+    with pytest.raises(CorruptHistory, match="may still speak"):
+        evolve(world.replayed, Fact(len(world.facts) + 1, known.attempt, known.version + 1, body))
+
+
+def test_w18_no_more_is_explained_than_was_estimated() -> None:
+    world = world_in("ready/expired")
+    hold = next(value for value in world.live.values.values() if getattr(value, "estimated_us", 0))
+    seq = len(world.facts) + 1
+    for us in (hold.estimated_us + 1, hold.estimated_us):
+        fact = Fact(
+            seq, hold.hold, hold.version + 1, b.HoldAdjusted(charged={}, receipts=(f"x:{us}",), explained_us=us)
+        )
+        if us > hold.estimated_us:
+            with pytest.raises(CorruptHistory, match="no such estimate"):
+                evolve(world.replayed, fact)
+        else:
+            evolve(world.replayed, fact)

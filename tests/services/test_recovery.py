@@ -14,7 +14,7 @@ from fencepost.core.records.plan import Acceptance
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import StorageUnavailable
 from fencepost.services.means import is_locked, remove_if_free, take_lock, try_lock
-from tests.services.world import World, draft
+from tests.services.world import SHORT, World, draft
 
 
 def reserve_only(world: World) -> None:
@@ -25,7 +25,7 @@ def reserve_only(world: World) -> None:
     enrol = EnrolWorker(
         worker=name, host=reading.source, boot_id=reading.boot_id, pid=os.getpid(), executors=("command/1",)
     )
-    world.write("human", enrol).required()
+    world.write("dispatcher", enrol).required()
     world.write("dispatcher", ReserveNext(worker=name, count=1)).required()
 
 
@@ -92,6 +92,39 @@ def test_a_tree_whose_whole_supervision_was_killed_is_ended_with_its_lease(world
     world.until_ended(plan, 15)
     assert len(world.ran()) == 2
     world.check()
+
+
+def test_case_20_a_worker_stopped_with_its_keeper_has_nothing_beside_the_next_attempt(world: World) -> None:
+    """Neither can end the tree any more, and the worker's lock is held: whoever ends the lease ends the tree."""
+    plan = world.submit(draft("a", *world.say("a$FENCEPOST_FENCE", "test $FENCEPOST_FENCE != 1 || sleep 60")))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a1")
+    [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
+    keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    left = world.processes()
+    for pid in (other.pid, host, *keepers):
+        os.kill(pid, signal.SIGSTOP)
+    assert left
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert world.ran() == ["a1", "a2"]
+    assert world.processes() == []
+    os.kill(host, signal.SIGCONT)
+    world.check()
+
+
+def test_a_verifier_does_not_outlive_a_worker_that_is_stopped_by_more_than_a_lease(world: World) -> None:
+    plan = verified(world, f"echo v >> '{world.log}'; test -e '{world.folder}/go' || sleep 60")
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    time.sleep(SHORT.lease_us / 1_000_000 + 0.5)
+    assert world.processes(), "a worker that lives keeps its verifier for longer than a lease"
+    other.send_signal(signal.SIGSTOP)
+    world.until(lambda: not world.processes(), SHORT.lease_us / 1_000_000 + 1)
+    (world.folder / "go").touch()
+    other.send_signal(signal.SIGCONT)
+    world.until_ended(plan, 10)
+    assert world.order(plan, "a").state == "applied", "a verifier that was stopped has not spoken"
 
 
 def verified(world: World, verify: str) -> str:

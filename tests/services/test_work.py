@@ -169,9 +169,52 @@ def test_a_verifier_judges_in_a_fresh_folder(
     plan = world.submit(draft("a", "sh", "-c", script, outputs=("*.txt",), accept=accept, **pinned))
     assert ended(world, plan) == (state, reason)
     assert len(world.attempts(plan, "a")) == 1
-    left = list((world.home / "work").glob("attempt_*"))
-    assert len(left) == (0 if state == "applied" else 1), "the last failed workspace stays"
+    left = 0 if state == "applied" else 1
+    world.until(lambda: len(world.app.workspaces.list_attempts()) == left, 5, "the last failed workspace stays")
     world.check()
+
+
+def test_a_verifier_shares_no_folder_with_the_command_that_it_judges(world: World) -> None:
+    """Whatever a command leaves in its home, its TMPDIR or beside its workspace cannot speak for it."""
+    spoil = "for d in $HOME $TMPDIR .. ../logs ../verify; do mkdir -p $d; echo spoiled > $d/hook; done"
+    places = "$HOME/hook $TMPDIR/hook ../hook ../logs/hook hook"
+    seek = f"test -d $HOME && test -d $TMPDIR && ! cat {places} 2>&1 | grep spoiled"
+    plan = world.submit(
+        draft(
+            "a",
+            *("sh", "-c", f"{spoil}; echo x > out.txt"),
+            outputs=("out.txt",),
+            accept=Acceptance(verify=("sh", "-c", seek)),
+        )
+    )
+    assert ended(world, plan) == ("applied", "applied")
+    world.check()
+
+
+@pytest.mark.parametrize("what", ["mkfifo stdout", "ln -s /etc/passwd stdout", "truncate -s 20G stdout"])
+def test_logs_that_a_command_replaced_neither_hang_nor_leak(world: World, what: str) -> None:
+    plan = world.submit(draft("a", "sh", "-c", f"echo said; sleep 0.1; cd ../logs; rm stdout; {what}"))
+    world.worker(jobs=1)
+    assert world.until_ended(plan, 10) < 5
+    facts = world.facts(plan, "a")
+    assert facts.stdout is not None
+    assert world.app.artifacts.read(facts.stdout.digest, 1_000) == b"said\n"
+
+
+def test_a_log_that_cannot_be_read_is_told(world: World) -> None:
+    plan = world.submit(draft("a", "sh", "-c", "echo said; cd ..; mv logs gone; mkdir logs; mkfifo logs/stdout"))
+    world.worker(jobs=1)
+    assert world.until_ended(plan, 10) < 5
+    facts = world.facts(plan, "a")
+    assert (facts.outcome, facts.stdout) == ("succeeded", None)
+    assert "stdout was not kept" in facts.message
+
+
+def test_a_workspace_that_the_command_replaced_fails_it_alone(world: World) -> None:
+    script = "cd ..; mv workspace gone; ln -s /etc workspace"
+    plan = world.submit(draft("a", "sh", "-c", script, outputs=("passwd",)))
+    assert ended(world, plan) == ("failed", "outputs_refused")
+    assert world.facts(plan, "a").artifacts == ()
 
 
 def test_case_40_a_report_that_is_too_large_ends_the_attempt_once(tmp_path: Path) -> None:

@@ -73,6 +73,22 @@ def test_set_is_bound_to_a_version_and_to_its_key(cli: Cli) -> None:
     assert cli.json("budget", "show", "scope")["items"][0]["dimensions"]["attempts"]["ceiling"] == 100
 
 
+def test_set_without_a_version_is_repeated_under_its_key(cli: Cli) -> None:
+    words = ("budget", "set", "p", "--attempts", "20", "--command-key", "k")
+    first, again = cli.json(*words), cli.json(*words)
+    assert (first["fresh"], again["fresh"], again["sequence"]) == (True, False, first["sequence"])
+    cli.json("budget", "set", "p", "--attempts", "30")
+    assert cli.json(*words)["fresh"] is False
+    assert cli.json("budget", "show", "p")["items"][1]["dimensions"]["attempts"]["ceiling"] == 30
+    other = cli("budget", "set", "p", "--attempts", "21", "--command-key", "k", "--json")
+    assert (other.code, other.error["code"]) == (5, "operation_collision")
+
+
+def test_a_ceiling_below_what_is_charged_is_said(cli: Cli) -> None:
+    assert "below what is charged" not in cli("budget", "set", "p", "--attempts", "20").out
+    assert "the ceiling of attempts is below what is charged" in cli("budget", "set", "p", "--attempts", "1").out
+
+
 def test_a_word_for_an_order_and_a_plan_is_refused(world: World, cli: Cli) -> None:
     world.submit("b", [draft("b")])
     answer = cli("budget", "set", "b", "--attempts", "3", "--json")

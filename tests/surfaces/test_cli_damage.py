@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.core.commands import CancelPlan
+from fencepost.ports.errors import IntegrityError
 from tests.surfaces.cli_world import Cli, World, draft
 from tests.surfaces.test_cli_journal import sql
 
@@ -62,6 +64,18 @@ def test_writes_on_a_damaged_authority_end_with_8(world: World, capsys: pytest.C
     damage(world, "authority")
     answer = cli("plan", "cancel", "open", "--json")
     assert (answer.code, answer.error["code"], answer.error["next"]) == (8, "journal_integrity", REBUILD)
+
+
+@pytest.mark.parametrize("subject", ["authority", "order_%"])
+def test_a_missing_row_is_damage_like_any_other(world: World, capsys: pytest.CaptureFixture[str], subject: str) -> None:
+    cli = Cli(world, capsys)
+    (order,) = cli.json("order", "list", "--plan", "open")["items"]
+    sql(world, f"DELETE FROM state WHERE subject LIKE '{subject}'")
+    with world.open() as app, pytest.raises(IntegrityError) as caught:
+        app.kernel.write(app.kernel.request("human", CancelPlan(plan=order["plan"])))
+    assert caught.value.next_step == REBUILD
+    assert cli.json("journal", "replay", "--rebuild")["match"] is True
+    assert cli("plan", "cancel", "open").code == 0
 
 
 def test_doctor_goes_on_and_names_the_damage(world: World, capsys: pytest.CaptureFixture[str]) -> None:

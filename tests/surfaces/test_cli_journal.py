@@ -192,7 +192,9 @@ def test_export_is_whole_and_exact(cli: Cli, tmp_path: Path) -> None:
     last = data.splitlines()[-1]
     assert document["digest"] == f"sha256:{hashlib.sha256(last).hexdigest()}"
     assert cli("journal", "export").out.encode() == data
-    assert cli("journal", "export", str(tmp_path / "none" / "x"), "--json").code == 1
+    nowhere = cli("journal", "export", str(tmp_path / "none" / "x"), "--json")
+    assert (nowhere.code, nowhere.error["code"]) == (2, "unwritable")
+    assert nowhere.error["message"] == f"{tmp_path}/none/x cannot be written: No such file or directory"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,11 @@ def test_the_advice_for_an_order_that_failed_works(failed: Repo, name: str) -> N
     why = failed.document("order", "why", name)
     assert why["reason"] == REASONS[name]
     for step in why["next"].split(", then "):
+        edited_first = step.startswith("fencepost run ")
         if step.startswith("fencepost ") and not _PLACEHOLDER.search(step) and "order retry" not in step:
+            if edited_first:
+                assert step == "fencepost run plan.toml --again" and failed.folder.joinpath("plan.toml").is_file()
+                continue
             done = failed.call(*shlex.split(step)[1:])
             assert done.returncode == 0, (step, done.stderr)
     if name == "schema":

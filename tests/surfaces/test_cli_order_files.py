@@ -41,7 +41,7 @@ def test_a_file_that_differs_stops_everything(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.txt").write_text("mine")
     answer = cli("order", "files", "make", "--to", str(tmp_path), "--json")
-    assert answer.code == 2
+    assert (answer.code, answer.error["code"]) == (5, "file_exists")
     assert "sub/b.txt" in answer.error["message"]
     assert (tmp_path / "sub" / "b.txt").read_text() == "mine"
     assert not (tmp_path / "out.txt").exists()
@@ -59,7 +59,7 @@ def test_a_link_is_neither_followed_nor_replaced(cli: Cli, tmp_path: Path) -> No
     assert list(outside.iterdir()) == []
     (to / "sub").unlink()
     (to / "out.txt").symlink_to(outside / "target")
-    assert cli("order", "files", "make", "--to", str(to)).code == 2
+    assert cli("order", "files", "make", "--to", str(to)).code == 5
     assert not (outside / "target").exists()
 
 
@@ -91,3 +91,21 @@ def test_a_damaged_artifact_is_never_written(tmp_path: Path, capsys: pytest.Capt
     answer = cli("order", "files", "a", "--to", str(tmp_path / "to"), "--json")
     assert answer.code == 8
     assert not (tmp_path / "to" / "a.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_a_wrong_word(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    answer = cli("order", "files", "make", "--to", str(tmp_path / name), "--json")
+    assert (answer.code, answer.error["code"]) == (2, "unwritable")
+    assert str(tmp_path / name) in answer.error["message"]
+    svg = cli("order", "graph", "--svg", str(tmp_path / "nothing" / "x.svg"), "--json")
+    assert (svg.code, svg.error["message"]) == (
+        2,
+        f"{tmp_path}/nothing/x.svg cannot be written: No such file or directory",
+    )
+
+
+def test_files_of_an_order_that_failed_name_the_step_that_has_them(cli: Cli) -> None:
+    answer = cli("order", "files", "left", "--json")
+    assert answer.error["next"] == "fencepost order files nightly/left --attempt 1 has what its last attempt left"

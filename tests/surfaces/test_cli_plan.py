@@ -174,7 +174,7 @@ def test_list_and_cancel(repo: Repo) -> None:
     assert (cancelled["name"], cancelled["open"]) == ("plan", 0)
     listed = repo.document("plan", "list")
     assert listed["next"] is None
-    assert [(item["name"], item["outcome"]) for item in listed["items"]] == [("plan", "failed")]
+    assert [(item["name"], item["outcome"]) for item in listed["items"]] == [("plan", "cancelled")]
     assert set(repo.states().values()) <= {"cancelled", "dependency_failed"}
     assert repo.document("run", "plan.toml", code=7)["outcome"] == "failed"
 
@@ -187,7 +187,11 @@ def test_diff_names_what_differs_and_exits_5(repo: Repo) -> None:
     repo.write("plan.toml", changed)
     document = repo.document("plan", "diff", "plan.toml", code=5)
     assert (document["added"], document["removed"]) == (["four"], ["three"])
-    assert document["changed"] == [{"name": "two", "fields": ["run"]}]
+    (two,) = document["changed"]
+    assert (two["name"], two["fields"]) == ("two", ["run"])
+    before, after = two["values"]["run"]
+    assert "sleep 60" in before and "sleep 61" in after
+    assert "    + run = " in repo.call("plan", "diff", "plan.toml").stdout
 
 
 def _as_toml(value: object) -> str:

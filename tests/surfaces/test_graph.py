@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.core.commands import EnrolWorker, GroupDraft, OrderDraft, Reserve
 from fencepost.services.attempt import Attempts
+from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
 from tests.surfaces.cli_world import Cli, World, draft, needs
@@ -76,8 +77,10 @@ def run_all_but(world: World, plan: str, left: str) -> None:
         enrol = EnrolWorker(
             worker=worker.worker, host=reading.source, boot_id=reading.boot_id, pid=1, executors=("command/1",)
         )
-        app.kernel.write(app.kernel.request("human", enrol)).required()
-        attempts = Attempts(means, worker.worker, leases, Finisher(means, worker.worker))
+        app.kernel.write(app.kernel.request("dispatcher", enrol)).required()
+        attempts = Attempts(
+            means, worker.worker, leases, Finisher(means, worker.worker), Cleaner(means, lambda error: None)
+        )
         while True:
             with app.kernel.reader.look() as look:
                 free = [order for order in look.orders(plan) if order.state == "ready" and order.task != left]
@@ -86,7 +89,7 @@ def run_all_but(world: World, plan: str, left: str) -> None:
             order = free[0]
             command = Reserve(order=order.order, expected=order.version, worker=worker.worker)
             receipt = app.kernel.write(app.kernel.request("dispatcher", command))
-            attempts.run(receipt.required()["reservations"][0])
+            attempts.run(receipt.required()["reservations"][0], None)
 
 
 def test_text_of_a_dozen_orders(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -225,9 +225,9 @@ def test_the_verifier_sees_inputs_then_outputs_and_no_output_covers_an_input(ben
     collected = bench.collect(workspace, "**")
     (workspace.path / "check.py").write_bytes(b"always right")
     (workspace.path / "scratch").write_bytes(b"not seen")
-    tree = bench.workspaces.prepare_verifier(workspace, inputs=inputs, outputs=collected.outputs)
-    assert isinstance(tree, Path)
-    assert tree_of(tree) == {"check.py": b"check", "src/a": b"a", "report": b"good"}
+    space = bench.workspaces.prepare_verifier(FIRST, inputs=inputs, outputs=collected.outputs)
+    assert isinstance(space, Workspace)
+    assert tree_of(space.path) == {"check.py": b"check", "src/a": b"a", "report": b"good"}
     covering = [
         Output(path="check.py", mode="0644", digest=bench.put(b"always right"), bytes=12),
         Output(path="src/a", mode="0755", digest=bench.put(b"a"), bytes=1),
@@ -235,10 +235,10 @@ def test_the_verifier_sees_inputs_then_outputs_and_no_output_covers_an_input(ben
         Output(path="check.py/x", mode="0644", digest=bench.put(b"a"), bytes=1),
     ]
     for output in covering:
-        refused = bench.workspaces.prepare_verifier(workspace, inputs=inputs, outputs=[output])
+        refused = bench.workspaces.prepare_verifier(FIRST, inputs=inputs, outputs=[output])
         assert isinstance(refused, tuple)
         assert [(problem.code, problem.path) for problem in refused] == [("covers_pinned", output.path)]
-        assert not tree.exists()
+        assert not space.path.exists()
 
 
 def leave_closed_folders(bench: Bench) -> None:

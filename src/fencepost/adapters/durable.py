@@ -55,18 +55,24 @@ def sync_folder(folder: Path) -> None:
 
 
 def place_file(path: Path, data: bytes) -> None:
-    """Put a file of mode 0600 at `path`, replacing what is there, whole and durable. Callers hold a lock."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
+    """Put a file of mode 0600 at `path`, replacing what is there, whole and durable.
+
+    Several may place the same file at once: each works under a name of its own, and the last one stands.
+    """
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(temporary, flags, 0o600)
     try:
-        os.fchmod(descriptor, 0o600)
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.rename(path)
+        try:
+            os.fchmod(descriptor, 0o600)
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

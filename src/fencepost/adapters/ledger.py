@@ -5,6 +5,9 @@ folder. Where that cannot be written, as with a read-only home folder, `.fencepo
 the home. Appends go to the first place that can be written; reads take both, since which one that is may
 change.
 
+`homes` beside it names the homes that have signed here: two that stand are copies of one store, each of which makes
+the other's chain look wrong.
+
 Growth is bounded. When the file has doubled since it was last thinned out (and passes 2 MiB), each chain
 (scope, stream, epoch) keeps its first checkpoint, its last 1,000, and of the older ones the oldest in each
 bucket of ages, an age being the distance to the newest in sequence numbers, with eight buckets to each
@@ -30,10 +33,12 @@ from fencepost.ports.errors import StorageUnavailable
 from fencepost.ports.ledger import LedgerDamaged, LedgerVerdict
 
 RECENT_KEPT = 1000
+HOMES_KEPT = 100
 THINNING_BYTES_MIN = 2 * 1024 * 1024
 _BUCKETS_PER_DOUBLING_BITS = 3
 _FILE = "checkpoints.ndjson"
 _LOCK = "lock"
+_HOMES = "homes"
 _UNWRITABLE = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
 )
@@ -63,10 +68,13 @@ class FileLedger:
         *,
         thinning_bytes_min: int = THINNING_BYTES_MIN,
         recent_kept: int = RECENT_KEPT,
+        home: Path | None = None,
     ) -> None:
+        """`home` is noted beside the checkpoints that it signs, so that two homes of one store can be told apart."""
         if not places:
             raise ValueError("a ledger needs a place")
         self._places = places
+        self._home = home
         self._keyring = keyring
         self._thinning_bytes_min = thinning_bytes_min
         self._recent_kept = recent_kept
@@ -95,6 +103,8 @@ class FileLedger:
         place = self.where()
         with storage_errors(place), exclusive(place / _LOCK) as lock:
             bytes_now = _append_line(place / _FILE, line + b"\n")
+            if self._home is not None:
+                _note_home(place / _HOMES, self._home)
             if bytes_now > max(self._thinning_bytes_min, 2 * _thinned_bytes(lock)):
                 self._thin(place / _FILE, lock)
 
@@ -112,6 +122,19 @@ class FileLedger:
             for _, entry in _entries(place / _FILE)
             if scope in (None, entry.checkpoint.scope) and stream in (None, entry.checkpoint.stream)
         )
+
+    def other_homes(self) -> tuple[Path, ...]:
+        """Homes other than this one that have signed into this ledger and still stand: copies of one store."""
+        if self._home is None:
+            return ()
+        own = _line_of_home(self._home)
+        found: dict[Path, None] = {}
+        for place in self._places:
+            for line in _homes(place / _HOMES):
+                path = Path(os.fsdecode(line.partition(b" ")[2]))
+                if line != own and path.is_dir() and _line_of_home(path) == line:
+                    found[path] = None
+        return tuple(found)
 
     def verify(self, public_key: bytes) -> LedgerVerdict:
         checked = 0
@@ -161,6 +184,27 @@ def _bucket(age: int) -> int:
     """Number of the bucket of an age in sequence numbers: eight to each doubling."""
     shift = max(age.bit_length() - 1 - _BUCKETS_PER_DOUBLING_BITS, 0)
     return (shift << (_BUCKETS_PER_DOUBLING_BITS + 1)) + (age >> shift)
+
+
+def _line_of_home(home: Path) -> bytes:
+    """`<device>:<inode> <path>`: a home that was moved has another line, and its old one means nothing any more."""
+    status = os.stat(home)
+    return f"{status.st_dev}:{status.st_ino} ".encode() + os.fsencode(os.path.abspath(home))
+
+
+def _homes(path: Path) -> list[bytes]:
+    try:
+        return [line for line in path.read_bytes().split(b"\n") if line]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def _note_home(path: Path, home: Path) -> None:
+    """Keep the home's line, the last ones of a store that was moved or copied often. Only under the lock."""
+    line = _line_of_home(home)
+    known = _homes(path)
+    if line not in known and b"\n" not in line:
+        place_file(path, b"\n".join([*known[-HOMES_KEPT + 1 :], line]) + b"\n")
 
 
 def _append_line(path: Path, line: bytes) -> int:

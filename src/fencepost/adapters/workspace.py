@@ -4,7 +4,7 @@
     work/<attempt>/home/ tmp/    HOME and TMPDIR
     work/<attempt>/params.json   where the order has params
     work/<attempt>/logs/         what the executor keeps of stdout and stderr
-    work/<attempt>/verify/       a fresh tree for the verifier
+    work/<attempt>.verify/       the same folders for the verifier, made anew: it shares nothing with the attempt
     work/.trash/                 what is being removed
 
 Nothing here is durable: a workspace is made again rather than recovered. What an attempt leaves is foreign:
@@ -34,6 +34,8 @@ from fencepost.ports.workspace import Collected, Inputs, Output, OutputProblem, 
 ATTEMPTS_LISTED_MAX: Final = 100_000
 
 _ATTEMPT: Final = re.compile(r"[a-z]{1,16}_[0-9a-f]{32}")
+_ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_VERIFIER: Final = ".verify"
 _FOLDERS: Final = ("workspace", "home", "tmp", "logs")
 _TRASH: Final = ".trash"
 
@@ -72,14 +74,11 @@ class Workspaces:
         """The folders of an attempt, whether they exist or not."""
         base = self._base(attempt)
         params = base / "params.json"
-        return Workspace(
-            attempt=attempt,
-            path=base / "workspace",
-            home=base / "home",
-            tmp=base / "tmp",
-            logs=base / "logs",
-            params_path=params if params.exists() else None,
-        )
+        return _folders(attempt, base, params if params.is_file() and not params.is_symlink() else None)
+
+    def find_verifier(self, attempt: str) -> Workspace:
+        """The folders of an attempt's verifier, whether they exist or not."""
+        return _folders(attempt, self._verifier(attempt), None)
 
     def collect(
         self, workspace: Workspace, declared: Callable[[str], bool], *, classification: Classification
@@ -90,7 +89,11 @@ class Workspaces:
         leaves the tree is a problem; other links are no files. Raises `StorageError` only.
         """
         with disk.storage_errors(f"collecting the outputs of {workspace.attempt}"):
-            root = os.open(os.fsencode(workspace.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+            except (FileNotFoundError, NotADirectoryError):
+                message = "the workspace is no folder any more: the command has removed or replaced it"
+                return Collected(outputs=(), problems=(OutputProblem(code="unreadable", path="", message=message),))
             try:
                 collector = Collector(root, os.path.realpath(os.fsencode(workspace.path)), self._limits)
                 wanted = collector.find(declared)
@@ -102,17 +105,19 @@ class Workspaces:
         return Collected(outputs=tuple(collector.outputs), problems=tuple(collector.problems))
 
     def prepare_verifier(
-        self, workspace: Workspace, *, inputs: Inputs, outputs: Sequence[Output]
-    ) -> Path | tuple[OutputProblem, ...]:
-        """A fresh folder with the inputs and then the outputs; or why not: an output that differs from an
-        input at the same path, or clashes with a folder of the inputs, is `covers_pinned`."""
-        base = self._base(workspace.attempt)
-        tree = base / "verify"
-        self._remove(tree)
+        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
+    ) -> Workspace | tuple[OutputProblem, ...]:
+        """Fresh folders whose tree holds the inputs and then the outputs, and nothing else that the attempt's command
+        could reach; or why not: an output that differs from an input at the same path, or clashes with a folder of
+        the inputs, is `covers_pinned`."""
+        base = self._verifier(attempt)
+        tree = base / "workspace"
+        self._remove(base)
         problems: list[OutputProblem] = []
-        with disk.storage_errors(f"preparing the verifier of {workspace.attempt}"):
-            for folder in (base / "home", base / "tmp", base / "logs", tree):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with disk.storage_errors(f"preparing the verifier of {attempt}"):
+            base.mkdir(mode=0o700, parents=True)
+            for name in _FOLDERS:
+                (base / name).mkdir(mode=0o700)
             pinned = self._lay_out(tree, inputs)
             for output in outputs:
                 known = pinned.get(output.path)
@@ -129,13 +134,14 @@ class Workspaces:
                     shown = disk.printable(output.path)
                     problems.append(OutputProblem(code="covers_pinned", path=shown, message=message))
         if problems:
-            self._remove(tree)
+            self._remove(base)
             return tuple(problems[: self._limits.problems_max])
-        return tree
+        return self.find_verifier(attempt)
 
     def discard(self, attempt: str) -> None:
         """Remove all that an attempt left, whatever modes it gave to its files. Nothing there is fine."""
         self._remove(self._base(attempt))
+        self._remove(self._verifier(attempt))
 
     def list_attempts(self) -> tuple[str, ...]:
         """The attempts that have a folder, in order of their ids."""
@@ -143,7 +149,8 @@ class Workspaces:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return ()
-        return tuple(sorted(name for name in names if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
+        attempts = {name.removesuffix(_VERIFIER) for name in names}
+        return tuple(sorted(name for name in attempts if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
 
     def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
         """Remove the folders of `among` without those of `keep`, and what a killed removal left.
@@ -173,6 +180,9 @@ class Workspaces:
         if not _ATTEMPT.fullmatch(attempt):
             raise ValueError(f"not an attempt id: {attempt[:80]!r}")
         return self.folder / attempt
+
+    def _verifier(self, attempt: str) -> Path:
+        return self._base(attempt).with_name(attempt + _VERIFIER)
 
     def _lay_out(self, tree: Path, inputs: Inputs) -> dict[str, tuple[str, str]]:
         """Lay out inputs in an empty folder; returns path -> (digest, mode)."""
@@ -226,6 +236,17 @@ class Workspaces:
             except FileNotFoundError:
                 return  # another removal was first
             _remove_tree(doomed, trash)
+
+
+def _folders(attempt: str, base: Path, params: Path | None) -> Workspace:
+    return Workspace(
+        attempt=attempt,
+        path=base / "workspace",
+        home=base / "home",
+        tmp=base / "tmp",
+        logs=base / "logs",
+        params_path=params,
+    )
 
 
 def _remove_tree(doomed: Path, trash: Path) -> None:

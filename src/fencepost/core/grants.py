@@ -10,27 +10,27 @@ What a grant permits is the intersection of its caveats: every one can only take
 narrowed to an audience and to operations before it is worth anything; caveats that contradict each other
 leave nothing, and such a grant is refused.
 
-`verify` says whether a token is genuine and what it permits. `objection` compares that with one use of it,
-and is asked every time, replays included. Neither knows the time: `now_us` is the scope's, handed in.
+`verify` says whether a token is genuine and what it permits; the kernel asks it of every token that it issues, and
+writes down what it says. `objection` compares that with one use of it, and is asked at every command, replays
+included. Neither knows the time: `now_us` is handed in. Records name a grant by the digest of its id and caveats, and
+history in which that digest is another one is corrupt.
 
 Rows: W4 (granted operations are an intersection), W23.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 
 import msgspec
 
-from fencepost.core.canonical import decode, encode
+from fencepost.core.canonical import encode
 from fencepost.core.ids import sha256_of
 
 CAVEATS_MAX = 16
 OPERATIONS_MAX = 64
 NAME_LENGTH_MAX = 128
-TOKEN_BYTES_MAX = 16_384
 ROOT_KEY_BYTES = 32
 _INTEGER_MAX = 2**53 - 1
 _PREFIX = b"fencepost grant 1\x00"
@@ -171,32 +171,6 @@ def chain_digest(token: GrantToken) -> str:
 
 def named_digest(grant_id: str, caveats: tuple[Caveat, ...]) -> str:
     return sha256_of(_PREFIX + encode({"grant_id": grant_id, "caveats": list(caveats)}))
-
-
-def token_text(token: GrantToken) -> str:
-    """The token as one word of URL-safe base64 without padding, for an environment variable or a header.
-
-    Raises `ValueError` if it is longer than `TOKEN_BYTES_MAX`.
-    """
-    text = base64.urlsafe_b64encode(encode(token)).decode("ascii").rstrip("=")
-    if len(text) > TOKEN_BYTES_MAX:
-        raise ValueError(f"a token of {len(text)} characters passes {TOKEN_BYTES_MAX}")
-    return text
-
-
-def parse_token(text: str) -> GrantToken | GrantRefusal:
-    """Read `token_text`. Accepts only the one spelling that `token_text` writes."""
-    malformed = GrantRefusal(code="grant_malformed")
-    if len(text) > TOKEN_BYTES_MAX or not text.isascii():
-        return malformed
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token = decode(data, GrantToken, bytes_max=TOKEN_BYTES_MAX)
-    except ValueError:  # Undecodable, and base64 that is none
-        return malformed
-    if any(caveat_problem(caveat) is not None for caveat in token.caveats) or token_text(token) != text:
-        return malformed
-    return token
 
 
 def _first_link(root_key: bytes, grant_id: str) -> bytes:

@@ -61,9 +61,7 @@ def wanted(order: OrderState, shares: Shares, account_of: AccountOf) -> dict[str
     return amounts
 
 
-def exhausted_on_path(
-    order: OrderState, shares: Shares, account_of: AccountOf
-) -> tuple[str, tuple[str, ...]] | None:
+def exhausted_on_path(order: OrderState, shares: Shares, account_of: AccountOf) -> tuple[str, tuple[str, ...]] | None:
     """The first account of the path that cannot carry the smallest next hold any more, with the dimensions."""
     for subject in order.accounts:
         short = exhausted(account_of(subject), shares.least)

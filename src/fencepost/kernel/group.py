@@ -25,7 +25,7 @@ from fencepost.core.records.authority import AuthorityDecision
 from fencepost.core.state import AUTHORITY, CLOCK, AuthorityState, ClockState, encode_value
 from fencepost.kernel.identities import Asked, Identities
 from fencepost.kernel.receipts import Receipt
-from fencepost.kernel.rows import receipt_of
+from fencepost.kernel.rows import as_damage, receipt_of
 from fencepost.kernel.tickets import Ticket
 from fencepost.kernel.view import GroupView, Memory
 from fencepost.ports.clock import Clock
@@ -91,7 +91,7 @@ class Group:
         except StorageError:
             raise
         except Exception as error:
-            self._answers.append((ticket, error))
+            self._answers.append((ticket, as_damage(error)))
             return True
         if outcome is None:
             return False

@@ -23,13 +23,13 @@ from fencepost.kernel.identities import Identities, Identity
 from fencepost.kernel.read import Reader
 from fencepost.kernel.recall import recall
 from fencepost.kernel.receipts import Receipt
-from fencepost.kernel.rows import other_fold
+from fencepost.kernel.rows import REBUILD, other_fold
 from fencepost.kernel.tickets import Seeds
 from fencepost.kernel.write import Writer
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Authority, Keyring
 from fencepost.ports.clock import Clock
 from fencepost.ports.entropy import Entropy
-from fencepost.ports.errors import FencepostError
+from fencepost.ports.errors import FencepostError, IntegrityError
 from fencepost.ports.journal import Head, Journal, Stream
 from fencepost.ports.ledger import SafetyLedger
 from fencepost.ports.wakeups import Wakeups
@@ -72,6 +72,9 @@ class Kernel:
         self._anchor_lock = threading.Lock()
         self._anchored = 0
         self._closed = False
+        self._keys_seen = False
+        self.opened_at = 0
+        """Sequence number of the last record when this kernel opened the scope; 0 for one that it has made."""
         self.anchor_problem: str | None = None
 
     @property
@@ -90,7 +93,7 @@ class Kernel:
             if head.fold_version > FOLD_VERSION:
                 raise mismatch
             replay.rebuild(self.journal, self.stream)
-        self._anchored = head.seq
+        self._anchored = self.opened_at = head.seq
         if not head.seq:
             receipt = self._writer.write(self._genesis())
             if receipt.refusal is not None and receipt.refusal.code not in ("scope_open", "operation_collision"):
@@ -104,6 +107,7 @@ class Kernel:
         kinds = {HUMAN_PRINCIPAL: "human", **SERVICE_PRINCIPALS}
         pairs = tuple(sorted(action.pair for action in ACTIONS))
         root = self.keyring.grant_root(scope=self.scope, epoch=0)
+        self.keyring.public_key(CHECKPOINT_SIGNER)  # the last moment at which a key may be made
         principals = []
         grants = []
         for name, kind in kinds.items():
@@ -157,6 +161,8 @@ class Kernel:
         if self._identities is None:
             with self.reader.look() as look:
                 state = look.authority()
+            if state is None and look.head.seq:
+                raise IntegrityError("the cached row of authority is missing", next_step=REBUILD)
             if state is None:
                 raise FencepostError(f"scope {self.scope} has not been opened", next_step="fencepost init")
             self._identities = Identities(state)
@@ -178,13 +184,22 @@ class Kernel:
             assurance=identity.assurance,  # type: ignore[arg-type]  # enrolled assurances are the registered ones
         )
 
+    def _require_keys(self) -> None:
+        """Nothing is written that could not be signed for: keys that are lost are an error at the first write."""
+        if not self._keys_seen:
+            self.keyring.check()
+            self._keys_seen = True
+
     def write(self, request: Request) -> Receipt:
+        self._require_keys()
         return self._writer.write(request)
 
     def write_many(self, requests: Sequence[Request]) -> list[Receipt]:
+        self._require_keys()
         return self._writer.write_many(requests)
 
     async def write_async(self, request: Request) -> Receipt:
+        self._require_keys()
         return await self._writer.write_async(request)
 
     def _committed(self, head: Head) -> None:

@@ -30,6 +30,14 @@ def value_of(subject: str, data: bytes) -> Any:
         raise IntegrityError(f"the cached row of {subject} is damaged ({error})", next_step=REBUILD) from error
 
 
+def as_damage(error: Exception) -> Exception:
+    """What a decider says of a subject that the state names and that is not there, as damage of the caches.
+
+    Deciders say it with LookupError itself; its subclasses are faults of the program, and stay what they are.
+    """
+    return IntegrityError(str(error), next_step=REBUILD) if type(error) is LookupError else error
+
+
 def record_of(seq: int, data: bytes) -> Record:
     """A record, its form checked. Raises IntegrityError for bytes that are no record."""
     try:

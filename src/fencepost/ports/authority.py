@@ -102,6 +102,12 @@ class Keyring(Protocol):
         """Ed25519 signature (64 bytes) under the key of that name."""
         ...
 
+    def check(self) -> None:
+        """Raise `KeyDamaged` or `KeysExposed` unless every key of a store in use is there, whole, and the user's own.
+        Makes none.
+        """
+        ...
+
     def grant_root(self, *, scope: str, epoch: int) -> bytes:
         """Root key (32 bytes) of the grants of one scope and epoch; another epoch has another, which voids
         the grants of earlier ones."""

@@ -48,6 +48,12 @@ class StatusUnreadable(ExecutorError):
     """A status file exists and is not one that a keeper wrote: somebody else's hand, or a broken disk."""
 
 
+class LogUnreadable(ExecutorError):
+    """What stands where a log was kept is no log: the command put something else there, or the disk is broken."""
+
+    code = "storage_error"
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One program to run, exactly as it shall see the world; producers, verifiers and reviewers alike.
 
@@ -94,7 +100,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     for `spawn_failed`, for a lease too short to start under, and where the command could not be reaped.
     `reason` says why the tree ended, not how the command took it: a command that answers SIGTERM with exit
     code 0 after its time limit has reason `timeout`. `keeper_lost` means that the supervisor itself was
-    killed or failed; if it was killed, `tree_empty` rests on lock and marker, and every figure is 0.
+    killed or failed. If it was killed, or killed because it owed an end and stayed silent (then the reason is `timeout`
+    where the time limit had passed), `tree_empty` rests on lock and marker, `duration_us` is what the caller's side
+    measured until that proof, and every other figure is 0.
     `duration_us` runs from the start of the command to the end of its tree, suspended time included.
     `user_us` and `system_us` are sums over every reaped process; `max_rss_bytes` is the greatest of one, with
     the supervisor's own size (some 10 MB) as its floor. `message` is for people, empty when there is nothing

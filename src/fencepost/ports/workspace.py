@@ -94,10 +94,14 @@ class Workspaces(Protocol):
         """Store the files of a workspace whose path is `declared`. Raises StorageError."""
         ...
 
+    def find_verifier(self, attempt: str) -> Workspace:
+        """The folders of an attempt's verifier, whether they exist or not."""
+        ...
+
     def prepare_verifier(
-        self, workspace: Workspace, *, inputs: Inputs, outputs: Sequence[Output]
-    ) -> Path | tuple[OutputProblem, ...]:
-        """A fresh folder with the inputs and then the outputs, or why not."""
+        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
+    ) -> Workspace | tuple[OutputProblem, ...]:
+        """Fresh folders, none of them the attempt's, whose tree holds the inputs and then the outputs; or why not."""
         ...
 
     def discard(self, attempt: str) -> None:

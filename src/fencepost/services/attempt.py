@@ -40,6 +40,7 @@ from fencepost.services.means import Means
 from fencepost.services.results import facts_of, failed, time_used
 
 LOG_BYTES = 2**20  # of the first and of the last part of each stream
+CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
 REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
 PASSING = frozenset({"budget_held", "clock_blocked"})
@@ -210,12 +211,24 @@ class Attempts:
         )
         ended = running.wait(SHORT_S)
         if ended is not None:
-            return ended, started
+            return self._contained(lease, ended), started
         self._say(started)
         ended = running.wait(None)
         if ended is None:
             raise RuntimeError(f"{lease.attempt} was waited for without limit and has no end")
-        return ended, None
+        return self._contained(lease, ended), None
+
+    def _contained(self, lease: Lease, ended: Ended) -> Ended:
+        """An end without the proof that nobody is left goes on being sought, for as long as `CONTAIN_TRIES` reach."""
+        lock = str(self._means.attempt_lock(lease.attempt))
+        began_us = self._means.reading().tick_us
+        for _ in range(0 if ended.tree_empty else CONTAIN_TRIES):
+            reading = self._means.reading()
+            seen = self._means.executor.end_holder(lock, lease.attempt, reading.boot_id, same_host=True)
+            if seen.gone:
+                took_us = self._means.reading().tick_us - began_us
+                return replace(ended, tree_empty=True, duration_us=ended.duration_us + took_us)
+        return ended
 
     def _job(self, lease: Lease, task: Task, space: Workspace) -> Job:
         environment = self._means.environment(
@@ -268,7 +281,6 @@ class Attempts:
             message = f"stopped by its worker ({lease.lost or 'draining'})"
             facts = self._failed(lease, task, "executor", "stopped_on_order", message, ended)
             self._means.issue("executor", _report_of(lease, task, facts))
-        self._cleaner.give_up(lease.attempt)
 
     def _report(
         self, lease: Lease, task: Task, facts: ResultFacts, started: AppendEvent | None, after: ReserveNext | None
@@ -298,11 +310,11 @@ class Attempts:
         return lease.deadline_tick_us + self._means.kernel.limits.lease_us
 
     def _settle(self, lease: Lease, command: ReportResult, reported: Reported) -> None:
-        """Workspaces go after collection; a failed one stays for a person to look at, until the sweep."""
+        """Workspaces go once their result is applied; any other stays for a person to look at, until the sweep."""
         state = reported.state
         if reported.receipt.ok and not state:
             state = self._finisher.finish(lease.attempt, kept=command.facts)
-        if state == "applied" or not reported.receipt.ok:
+        if state == "applied":
             self._cleaner.give_up(lease.attempt)
 
 

@@ -28,7 +28,6 @@ from fencepost.services.results import log_ref
 
 PAGE = 32
 LOG_BYTES = 2**20
-HOUR_US = 3_600_000_000
 AGAIN_S = 1.0
 
 
@@ -61,6 +60,13 @@ class Finisher:
             self._draining = True
             for running in self._running.values():
                 running.stop("stopped", STOP_GRACE_US)
+
+    def confirm(self) -> None:
+        """Say that the worker lives, to every verifier that it runs."""
+        deadline_tick_us = self._means.reading().tick_us + self._means.kernel.limits.lease_us
+        with self._lock:
+            for running in self._running.values():
+                running.confirm(deadline_tick_us)
 
     def report(
         self,
@@ -196,25 +202,24 @@ class Finisher:
         )
         handed = tuple(HandedFile(path=ref.path, digest=ref.digest, mode=_mode(ref.mode)) for ref in descriptor.handed)
         inputs = Inputs(manifests=() if spec.inputs.manifest is None else (spec.inputs.manifest,), handed=handed)
-        space = self._means.workspaces.find(attempt.attempt)
         try:
-            tree = self._means.workspaces.prepare_verifier(space, inputs=inputs, outputs=outputs)
+            space = self._means.workspaces.prepare_verifier(attempt.attempt, inputs=inputs, outputs=outputs)
         except StorageFull:
             raise
         except FencepostError as error:
             return self._verdict(attempt, "error", message=error.message)
-        if not isinstance(tree, Path):
-            shown = "; ".join(f"{problem.path}: {problem.message}" for problem in tree)
+        if not isinstance(space, Workspace):
+            shown = "; ".join(f"{problem.path}: {problem.message}" for problem in space)
             return self._verdict(attempt, "failed", message=shown)
-        ended = self._run(attempt, spec, space, tree)
-        if ended.reason == "stopped" and self._draining:
-            return None
+        ended = self._run(attempt, spec, space)
+        if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
+            return None  # it was stopped before it could speak
         outcome: Literal["passed", "failed", "error"] = "error"
         if ended.reason == "exited" and ended.exit_code is not None:
             outcome = "passed" if ended.exit_code == 0 else "failed"
         return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
 
-    def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace, tree: Path) -> Ended:
+    def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace) -> Ended:
         environment = self._means.environment(
             spec.environment,
             home=str(space.home),
@@ -222,7 +227,7 @@ class Finisher:
             order=attempt.order,
             attempt=attempt.attempt,
             fence=attempt.fence,
-            workspace=str(tree),
+            workspace=str(space.path),
             repository="",
             params_path="",
         )
@@ -232,7 +237,7 @@ class Finisher:
             fence=attempt.fence,
             argv=spec.accept.verify,
             environment=environment,
-            cwd=str(tree),
+            cwd=str(space.path),
             stdout_path=str(space.logs / "verify.stdout"),
             stderr_path=str(space.logs / "verify.stderr"),
             lock_path=str(self._means.locks / f"{attempt.attempt}.verify.lock"),
@@ -241,9 +246,9 @@ class Finisher:
             log_head_bytes=LOG_BYTES,
             log_tail_bytes=LOG_BYTES,
         )
-        # A verifier holds no lease: its result is only a fact. Its own limit ends it, and the worker's death.
-        deadline = self._means.reading().tick_us + spec.attempt_time_us + HOUR_US
-        running = self._means.executor.start(job, deadline)
+        # A verifier holds no lease: its result is only a fact. But it lives no longer than a lease after its worker's
+        # last sign of life, so that nothing runs on beside those who take over from a worker that is stopped.
+        running = self._means.executor.start(job, self._means.reading().tick_us + self._means.kernel.limits.lease_us)
         with self._lock:
             self._running[attempt.attempt] = running
             if self._draining:
@@ -269,9 +274,11 @@ class Finisher:
         spec: WorkOrderSpec | None = None,
     ) -> RecordVerification:
         stdout = stderr = None
+        parts = [message or (ended.message if ended else "")]
         if space is not None and spec is not None:
-            stdout = log_ref(self._means, space.logs / "verify.stdout", spec.classification)
-            stderr = log_ref(self._means, space.logs / "verify.stderr", spec.classification)
+            stdout, unread = log_ref(self._means, space.logs / "verify.stdout", spec.classification)
+            stderr, unread_too = log_ref(self._means, space.logs / "verify.stderr", spec.classification)
+            parts += [unread, unread_too]
         return RecordVerification(
             attempt=attempt.attempt,
             result=attempt.result,
@@ -281,7 +288,7 @@ class Finisher:
             signal=None if ended is None else ended.signal,
             stdout=stdout,
             stderr=stderr,
-            message=sanitize(message or (ended.message if ended else ""), self._means.kernel.limits.text_bytes_max),
+            message=sanitize("; ".join(part for part in parts if part), self._means.kernel.limits.text_bytes_max),
         )
 
 

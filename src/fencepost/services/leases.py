@@ -8,6 +8,7 @@ stopped at once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fencepost.core.commands import Held, RenewLeases
@@ -65,9 +66,11 @@ class Lease:
 class Leases:
     """All live leases of one worker, and the thread that renews them."""
 
-    def __init__(self, means: Means, worker: str) -> None:
+    def __init__(self, means: Means, worker: str, confirm: Callable[[], None] = lambda: None) -> None:
+        """`confirm` is called with every renewal, for whatever else lives no longer than this worker does."""
         self._means = means
         self._worker = worker
+        self._confirm = confirm
         self._live: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._drain_us: int | None = None
@@ -147,6 +150,7 @@ class Leases:
         wait_s = interval_s
         while not self._stop.wait(wait_s):
             try:
+                self._confirm()
                 self.run_once()
                 wait_s = interval_s
             except FencepostError:

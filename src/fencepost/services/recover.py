@@ -37,7 +37,8 @@ class Recoverer:
             attempts = [
                 value for value in look.many([row.subject for row in rows]).values() if isinstance(value, AttemptState)
             ]
-            holds = look.many([row.subject for row in look.due(UNSETTLED, now_us=now_us, limit=PAGE)])
+            holds = look.many([row.subject for row in look.due(UNSETTLED, limit=PAGE)])
+            left = look.many([hold.attempt for hold in holds.values()])
         self.suspects = 0
         done = 0
         if clock is not None and attempts and now_us - clock.logical_us > self._means.kernel.limits.renewal_us:
@@ -48,7 +49,14 @@ class Recoverer:
             ends_us = deadline_us if clock is None else effective_end_us(clock, deadline_us)
             done += self._end(attempt, reading, is_over=ends_us <= now_us)
         for hold in holds.values():
-            if isinstance(hold, HoldState):
+            if not isinstance(hold, HoldState):
+                continue
+            attempt = left.get(hold.attempt)
+            if isinstance(attempt, AttemptState) and attempt.worker != self._worker:
+                if self._prove_gone(attempt, reading, is_over=attempt.lease_us <= now_us):
+                    done += 1
+                    continue
+            if hold.settle_by_us <= now_us:
                 command = SettleHold(hold=hold.hold, expected=hold.version)
                 done += self._means.issue("dispatcher", command).ok
         return done
@@ -59,7 +67,16 @@ class Recoverer:
         if not is_over:
             return False
         command = ExpireAttempt(attempt=attempt.attempt, expected=attempt.version)
-        return self._means.issue("dispatcher", command).ok
+        expired = self._means.issue("dispatcher", command).ok
+        if (
+            expired
+            and attempt.state != "reserved"
+            and (attempt.host, attempt.boot_id) == (reading.source, reading.boot_id)
+        ):
+            # Its keeper would have stopped the tree by now. One that is stopped itself must not let it go on later.
+            lock = str(self._means.attempt_lock(attempt.attempt))
+            self._means.executor.end_holder(lock, attempt.attempt, attempt.boot_id, same_host=True)
+        return expired
 
     def _prove_gone(self, attempt: AttemptState, reading: Reading, *, is_over: bool) -> bool:
         """Whether the holder was proved gone, on evidence that only its own host can give."""

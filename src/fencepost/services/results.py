@@ -12,7 +12,7 @@ from fencepost.core.records.common import ArtifactRef, Classification, FailureCl
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError
-from fencepost.ports.executor import Ended
+from fencepost.ports.executor import Ended, LogUnreadable
 from fencepost.ports.workspace import Output, OutputProblem, Workspace
 from fencepost.services.means import Means
 
@@ -20,13 +20,16 @@ SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked 
 PROBLEMS_SHOWN_MAX = 5
 
 
-def log_ref(means: Means, path: Path, classification: Classification) -> LogRef | None:
-    """Keep one stream of output as an artifact; None when there is none."""
-    total, kept = means.read_log(path)
+def log_ref(means: Means, path: Path, classification: Classification) -> tuple[LogRef | None, str]:
+    """Keep one stream of output as an artifact; None when there is none. The text says why one cannot be read."""
+    try:
+        total, kept = means.read_log(path)
+    except LogUnreadable as error:
+        return None, f"{path.name} was not kept: {error.message}"
     if not total:
-        return None
+        return None, ""
     stored = means.artifacts.put_bytes(kept, classification=classification)
-    return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept))
+    return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept)), ""
 
 
 def artifact_refs(outputs: Sequence[Output]) -> tuple[ArtifactRef, ...]:
@@ -97,6 +100,9 @@ def facts_of(
     )
     failure, code, message = _failure(spec, ended, collected.problems)
     validation = () if failure else schema_receipts(means, spec.accept, collected.outputs)
+    stdout, unread = log_ref(means, space.logs / "stdout", classification)
+    stderr, unread_too = log_ref(means, space.logs / "stderr", classification)
+    message = "; ".join(part for part in (message, unread, unread_too) if part)
     reading = means.reading()
     return ResultFacts(
         outcome="failed" if failure else "succeeded",
@@ -110,8 +116,8 @@ def facts_of(
         message_code=code,
         message=sanitize(message, means.kernel.limits.text_bytes_max),
         artifacts=artifact_refs(collected.outputs),
-        stdout=log_ref(means, space.logs / "stdout", classification),
-        stderr=log_ref(means, space.logs / "stderr", classification),
+        stdout=stdout,
+        stderr=stderr,
         validation=validation,
         usage=time_used(attempt, ended.duration_us),
         tree_empty=ended.tree_empty,
@@ -127,7 +133,7 @@ def _failure(
         return "deterministic_input", "spawn_failed", ended.message
     if ended.reason == "timeout":
         return "executor", "timed_out", ended.message or "the attempt passed its time limit"
-    if ended.reason == "keeper_lost":
+    if ended.reason == "keeper_lost" or not ended.tree_empty:
         return "executor", "executor_failed", ended.message
     if ended.reason != "exited":
         return "executor", "stopped_on_order", ended.message or f"the attempt was stopped ({ended.reason})"

@@ -202,7 +202,10 @@ def _is_needed(look: Look, attempt: AttemptState, now_us: int, keep_us: int) -> 
     if not attempt.ended_us:
         return True
     order = look.order(attempt.order)
-    if order is None or attempt.state == "accepted" or order.attempt != attempt.attempt:
+    if order is None or attempt.state == "accepted":
+        return False
+    others = [other for other in look.attempts(order.order) if other.state != "accepted"]
+    if others[-1].attempt != attempt.attempt:
         return False
     if order.plan is None:
         return now_us < attempt.ended_us + keep_us

@@ -63,8 +63,8 @@ class Worker:
         self._plan = plan
         reading = means.reading()
         self.worker = IdSource(means.kernel.entropy.seed(), reading.utc_us).next("worker")
-        self._leases = Leases(means, self.worker)
         self._finisher = Finisher(means, self.worker)
+        self._leases = Leases(means, self.worker, self._finisher.confirm)
         self._cleaner = Cleaner(means, self._take)
         self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner)
         self._recoverer = Recoverer(means, self.worker)

@@ -64,7 +64,7 @@ def test_c27_open_plans_of_one_name_are_bounded() -> None:
     assert world.refused(plan_of(*A, mode="new")) == "too_large"
     world.fail("a")
     world.submit(*A, mode="new")
-    ended = world.order("a", [value.plan for value in world.live.values.values() if getattr(value, "lost", 0)][0])
+    ended = world.order("a", next(value.plan for value in world.live.values.values() if getattr(value, "lost", 0)))
     assert world.refused(c.RetryOrder(order=ended.order)) == "too_large"
     world.ok(c.CancelPlan(plan=first))
     world.ok(c.RetryOrder(order=ended.order))

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,6 +18,9 @@ from fencepost.adapters.artifacts import disk
 from fencepost.ports.artifacts import ArtifactSink, Classification, SourceChanged
 from fencepost.ports.errors import ContentTooLarge, PathRefused
 from fencepost.ports.workspace import Output, OutputProblem
+
+PATH_WALKED_BYTES_MAX: Final = 16_384
+"""How long the path of a folder may be that is still looked into, several times what an output may have."""
 
 
 class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,10 @@ class Collector:
             if scanned >= self._limits.scanned_max:
                 self._problem("too_many", "", f"the workspace holds more than {self._limits.scanned_max} files")
                 return []
+            if stat.S_ISDIR(status.st_mode):
+                message = f"its paths are longer than {PATH_WALKED_BYTES_MAX} bytes: what lies below was not looked at"
+                self._problem("bad_path_name", path, message)
+                continue
             if not declared(path):
                 continue
             file = self._examine(path, status)
@@ -136,7 +143,7 @@ class Collector:
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
         """Everything below the root that is no folder, and folders too deep to enter. Names that are not
-        UTF-8 carry surrogates."""
+        UTF-8 carry surrogates. Paths too long for an output are walked too: one that was declared is a problem."""
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
@@ -156,9 +163,7 @@ class Collector:
                         if error.errno != errno.ENOENT:
                             self._problem("unreadable", path, f"the file cannot be read: {error.strerror}")
                         continue
-                    # Below a path that is too long for an output there is none: the folder stands for its
-                    # files.
-                    if stat.S_ISDIR(status.st_mode) and len(raw) + len(prefix) < disk.PATH_BYTES_MAX:
+                    if stat.S_ISDIR(status.st_mode) and len(raw) + len(prefix) < PATH_WALKED_BYTES_MAX:
                         waiting.append(path + "/")
                     else:
                         yield path, status

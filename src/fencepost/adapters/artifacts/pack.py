@@ -325,10 +325,10 @@ class _Output:
         return "sha256:" + self._contents.hexdigest()
 
     def publish(self, final: Path, *, settled: bool) -> bool:
-        """Make the pack durable under its name; whether it had to be written."""
+        """Make the pack durable under its name; whether it had to be written. One that is damaged there is mended."""
         disk.make_folder(final.parent)
         try:
-            fresh = os.stat(final).st_size != self.size
+            fresh = os.stat(final).st_size != self.size or not (settled or self._stands_at(final))
         except FileNotFoundError:
             fresh = True
         if fresh:
@@ -340,6 +340,27 @@ class _Output:
         if fresh or not settled:
             disk.sync_file(final.parent)
         return fresh
+
+    def _stands_at(self, final: Path) -> bool:
+        """Whether the file there has exactly these bytes; one that cannot be read has not."""
+        try:
+            known = os.open(final, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            for start in range(0, self.size, disk.CHUNK_BYTES):
+                size = min(disk.CHUNK_BYTES, self.size - start)
+                if self._path is None:
+                    own = bytes(self._buffer[start : start + size])
+                else:
+                    own = os.pread(self._descriptor, size, start)
+                if os.pread(known, size, start) != own:
+                    return False
+        except OSError:
+            return False
+        finally:
+            os.close(known)
+        return True
 
     def drop(self) -> None:
         """Close, and remove what was not published."""
@@ -353,7 +374,7 @@ class _Output:
 
     def _spill(self) -> Path:
         path = self._partials.new_path()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
         self._path = path
         disk.write_all(self._descriptor, memoryview(self._buffer))
         self._buffer = bytearray()

@@ -266,10 +266,13 @@ class _Batch:
         if stored.digest in self._written:
             return False
         try:
-            # A size that differs is damage, which these bytes mend.
-            return os.stat(self._store.path_of(stored.digest)).st_size != stored.bytes
+            path = self._store.path_of(stored.digest)
+            if os.stat(path).st_size != stored.bytes:
+                return True  # damage, which these bytes mend
         except FileNotFoundError:
             return True
+        # The same size says little. What this process has not written or read itself yet is read once.
+        return not self._store.settled(stored.digest) and not _is_whole(path, stored.digest)
 
     @contextlib.contextmanager
     def _partial(self) -> Iterator[tuple[int, Path]]:
@@ -329,6 +332,21 @@ def _verify_descriptor(descriptor: int, digest: str) -> int:
     if "sha256:" + seen.hexdigest() != digest:
         raise _rotten(digest)
     return size
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether a stored file still has its digest; one that cannot be read has not."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        _verify_descriptor(descriptor, digest)
+    except (IntegrityError, OSError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _pieces(descriptor: int) -> Iterator[bytes]:

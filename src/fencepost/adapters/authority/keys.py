@@ -20,7 +20,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +40,15 @@ _ROOT = "grant-root"
 
 
 class KeyFolder:
-    """`Keyring` over a folder. Loads nothing before it is asked; makes a key when it is first needed."""
+    """`Keyring` over a folder. Loads nothing before it is asked; makes a key when it is first needed.
 
-    def __init__(self, folder: Path, entropy: Entropy) -> None:
+    Signing keys are made only as long as `in_use` says that no record stands yet: whoever lost those of a store that
+    has records must hear of it, and not be given others.
+    """
+
+    def __init__(self, folder: Path, entropy: Entropy, *, in_use: Callable[[], bool] = lambda: False) -> None:
         self._folder = folder
+        self._in_use = in_use
         self._entropy = entropy
         self._lock = threading.RLock()
         self._secrets: dict[str, bytes] = {}
@@ -56,6 +61,17 @@ class KeyFolder:
         every = (HUMAN_PRINCIPAL, *SERVICE_PRINCIPALS, CHECKPOINT_SIGNER)
         for name in every if names is None else names:
             self.public_key(name)
+
+    def check(self) -> None:
+        """See `Keyring.check`: reads every signing key, and loads no cryptography."""
+        with self._lock, storage_errors(self._folder):
+            if self._folder.is_dir():
+                _check_private(self._folder.stat(), self._folder)
+            for name in (HUMAN_PRINCIPAL, *SERVICE_PRINCIPALS, CHECKPOINT_SIGNER):
+                stem = _stem("signing", name)
+                identity = self._read_id(stem, _ED25519)
+                if identity is None or _parse(self._read(f"{stem}.key"), _ED25519, stem) is None:
+                    raise _lost(stem, self._folder)
 
     def public_key(self, name: str) -> bytes:
         """Ed25519 public key; makes the pair if there is none. Does not read the secret of a known one."""
@@ -97,15 +113,14 @@ class KeyFolder:
                 public_id = self._read_id(stem, kind)
             secret = _parse(self._read(f"{stem}.key"), kind, stem)
             if secret is None or public_id != _identify(kind, secret):
-                raise KeyDamaged(
-                    f"the key {stem} in {self._folder} was in use and is missing or damaged",
-                    next_step="restore the keys folder from a backup",
-                )
+                raise _lost(stem, self._folder)
             self._secrets[stem] = secret
             return secret
 
     def _create(self, stem: str, kind: str) -> None:
         """Make a key that has no `.id` yet; a whole `.key` that a crash left without one is kept."""
+        if kind == _ED25519 and self._in_use() and self._read_id(stem, kind) is None:
+            raise _lost(stem, self._folder)
         with storage_errors(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_private(self._folder.stat(), self._folder)
@@ -155,6 +170,13 @@ def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> boo
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def _lost(stem: str, folder: Path) -> KeyDamaged:
+    return KeyDamaged(
+        f"the key {stem} in {folder} was in use and is missing or damaged",
+        next_step="restore the keys folder from a backup",
+    )
 
 
 def _identify(kind: str, secret: bytes) -> bytes:

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -21,10 +22,12 @@ import time
 
 import msgspec
 
-from fencepost.adapters.executors import keeper_host, proof, wire
+from fencepost.adapters.executors import keeper_host, proof, tree, wire
 from fencepost.ports.executor import (
     JOB_BYTES_MAX,
+    STOP_GRACE_US,
     STOP_GRACE_US_MAX,
+    STOP_LEAD_US,
     Ended,
     EndReason,
     HolderProof,
@@ -32,6 +35,7 @@ from fencepost.ports.executor import (
     LogFacts,
     Spending,
     Status,
+    StatusUnreadable,
     StopReason,
 )
 
@@ -39,6 +43,12 @@ HOST_TRIES_MAX = 3
 GREETING_TIME_S_MAX = 10.0
 LOCK_TIME_S_MAX = 0.2
 """Provers hold a lock shared for microseconds; this outlasts them."""
+
+RESUME_AFTER_US = 1_000_000
+"""A keeper this late with an end that is due is told to go on, in case something stopped it."""
+LOST_AFTER_US = 12_000_000
+"""One this late is lost: it has had its time to kill, and as much again to bring logs and status to the disk."""
+RESUME_PAUSE_S = 0.25
 
 _HOST_ENVIRONMENT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _NO_OUTPUT = LogFacts(bytes_total=0, head_bytes=0, tail_bytes=0, gap_bytes=0)
@@ -74,7 +84,7 @@ class CommandExecutor:
         except OSError as error:
             return CommandRun.failed(job, f"cannot lock {job.lock_path}: {error.strerror or error}")
         try:
-            run = self._greeted(job, frame, lock)
+            run = self._greeted(job, frame, lock, deadline_tick_us)
         finally:
             os.close(lock)
         return run or CommandRun.failed(job, "no keeper could be started")
@@ -99,7 +109,7 @@ class CommandExecutor:
         if host is not None:
             host.close()
 
-    def _greeted(self, job: Job, frame: bytes, lock: int) -> CommandRun | None:
+    def _greeted(self, job: Job, frame: bytes, lock: int, deadline_tick_us: int) -> CommandRun | None:
         """Ask until a keeper has the job. Only what certainly started nothing is asked for again."""
         for _ in range(HOST_TRIES_MAX):
             ours, theirs = socket.socketpair()
@@ -110,7 +120,7 @@ class CommandExecutor:
                     ours.close()
                     self._drop_host()
                     continue
-            run = CommandRun.greeted(job, frame, ours)
+            run = CommandRun.greeted(job, frame, ours, deadline_tick_us)
             if run is not None:
                 return run
             ours.close()
@@ -137,13 +147,17 @@ class CommandExecutor:
 class CommandRun:
     """One attempt as its worker sees it. See `ports.executor.Running`."""
 
-    def __init__(self, job: Job, control: socket.socket | None) -> None:
+    def __init__(self, job: Job, control: socket.socket | None, deadline_tick_us: int = 0) -> None:
         self._job = job
         self._control = control
         self._decoder = wire.Decoder()
         self._sending = threading.Lock()
         self._ended: Ended | None = None
         self._pid: int | None = None
+        self._process = -1  # descriptor of the keeper, where the system has such
+        self._started_us = tree.tick_us()
+        self._deadline_us = deadline_tick_us
+        self._stop_due_us: int | None = None  # when a stop order will have come to its SIGKILL
 
     @classmethod
     def failed(cls, job: Job, message: str) -> CommandRun:
@@ -153,13 +167,13 @@ class CommandRun:
         return run
 
     @classmethod
-    def greeted(cls, job: Job, frame: bytes, control: socket.socket) -> CommandRun | None:
+    def greeted(cls, job: Job, frame: bytes, control: socket.socket, deadline_tick_us: int) -> CommandRun | None:
         """A run whose keeper has the job; None if it is certain that no keeper ever will.
 
         A socket that closes before the greeting, or before the whole job went out, is certain. Silence is
         not: a keeper that is merely slow may begin at any moment, so its run is kept and `wait` tells.
         """
-        run = cls(job, control)
+        run = cls(job, control, deadline_tick_us)
         control.settimeout(GREETING_TIME_S_MAX)
         try:
             control.sendall(frame)
@@ -187,29 +201,96 @@ class CommandRun:
 
     def confirm(self, deadline_tick_us: int) -> None:
         """See the port."""
+        self._deadline_us = max(self._deadline_us, deadline_tick_us)
         self._send({"confirm": deadline_tick_us})
+        # Whatever stopped the keeper, its command perhaps, takes its clock away no longer than a renewal.
+        self._signal_keeper(signal.SIGCONT)
 
     def stop(self, reason: StopReason, grace_us: int) -> None:
         """See the port."""
         if not 0 <= grace_us <= STOP_GRACE_US_MAX:
             raise ValueError(f"a grace of {grace_us} us is not within 0 and {STOP_GRACE_US_MAX}")
+        now_us = tree.tick_us()
+        is_late = now_us >= self._started_us + self._job.time_limit_us  # then the keeper's own stop has begun
+        due_us = now_us + (min(grace_us, STOP_GRACE_US) if is_late else grace_us)
+        self._stop_due_us = due_us if self._stop_due_us is None else min(self._stop_due_us, due_us)
         self._send({"stop": reason, "grace_us": grace_us})
+        self._signal_keeper(signal.SIGCONT)
 
     def wait(self, timeout_s: float | None) -> Ended | None:
         """See the port."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while self._ended is None and self._control is not None:
             left_s = None if until is None else max(0.0, until - time.monotonic())
+            patience_s = self._patience_s()
+            wait_s = patience_s if left_s is None else min(left_s, patience_s)
             poll = select.poll()
             poll.register(self._control, select.POLLIN)
-            if not poll.poll(None if left_s is None else left_s * 1000):
+            if poll.poll(wait_s * 1000):
+                self._receive(self._control)
+            elif left_s is not None and left_s <= wait_s:
                 return None
-            self._receive(self._control)
-        if self._control is not None:
-            with self._sending:
+            else:
+                self._nudge()
+        self._release()
+        return self._ended
+
+    def _release(self) -> None:
+        with self._sending:
+            if self._control is not None:
                 self._control.close()
                 self._control = None
-        return self._ended
+            if self._process >= 0:
+                os.close(self._process)
+                self._process = -1
+
+    def _due_us(self) -> int:
+        """When the tree is killed at the latest, and its end is to be told."""
+        due_us = self._stop_due_us
+        if due_us is None:
+            due_us = self._started_us + self._job.time_limit_us + STOP_GRACE_US
+        return min(due_us, self._deadline_us - STOP_LEAD_US + STOP_GRACE_US)  # the lease cuts everything short
+
+    def _patience_s(self) -> float:
+        """How long to wait for a word before the keeper is looked after."""
+        late_us = tree.tick_us() - self._due_us()
+        return max(RESUME_PAUSE_S, (RESUME_AFTER_US - late_us) / 1_000_000)
+
+    def _nudge(self) -> None:
+        """A keeper that owes an end goes on, or is lost. Only its silence counts: the wait itself has no limit."""
+        late_us = tree.tick_us() - self._due_us()
+        if late_us < RESUME_AFTER_US:
+            return
+        if late_us < LOST_AFTER_US:
+            self._signal_keeper(signal.SIGCONT)
+            return
+        is_over = tree.tick_us() >= self._started_us + self._job.time_limit_us
+        self._kill_keeper()
+        self._ended = _after_lost_keeper(
+            self._job, self._started_us, "timeout" if is_over else "keeper_lost", "the keeper did not answer"
+        )
+
+    def _kill_keeper(self) -> None:
+        """End a keeper that is deaf, its tree first: it cannot name its members any more once it is gone."""
+        if self._pid is None:
+            return
+        self._signal_keeper(signal.SIGSTOP)
+        frozen: set[int] = set()
+        for _ in range(proof.FREEZE_PASSES_MAX):
+            fresh = tree.descendants(self._pid) - frozen
+            if not fresh:
+                break
+            tree.signal_all(fresh, signal.SIGSTOP)
+            frozen |= fresh
+        tree.signal_all(frozen, signal.SIGKILL)
+        self._signal_keeper(signal.SIGKILL)
+
+    def _signal_keeper(self, number: signal.Signals) -> None:
+        """Through the keeper's own descriptor, so that nobody else is meant once it has gone."""
+        with self._sending:
+            if self._process >= 0:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(self._process, number)
 
     def fileno(self) -> int:
         """See the port."""
@@ -229,12 +310,13 @@ class CommandRun:
             data = b""
         self._take(data)
         if not data and self._ended is None:
-            self._ended = _after_lost_keeper(self._job)
+            self._ended = _after_lost_keeper(self._job, self._started_us, "keeper_lost", "the keeper was lost")
 
     def _take(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
             if "pid" in message:
                 self._pid = int(message["pid"])
+                self._process = _descriptor_of(self._pid)
             if "ended" in message:
                 self._ended = msgspec.convert(message["ended"], Ended)
 
@@ -337,22 +419,40 @@ def _take_lock(path: str) -> int:
         raise
 
 
-def _after_lost_keeper(job: Job) -> Ended:
-    """The keeper is gone without a word: take what it left on disk, or look for its tree and stop that."""
-    status = proof.read_status(job.status_path)
+def _descriptor_of(pid: int) -> int:
+    """A descriptor of the process, -1 where it has gone or the system has none such (macOS, an old Linux)."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
+
+
+def _after_lost_keeper(job: Job, started_us: int, reason: EndReason, told: str) -> Ended:
+    """The keeper is gone without a word: take what it left on disk, or look for its tree and stop that.
+
+    The time is what passed here from the start to the proof: a keeper that is killed makes none of it free.
+    """
+    evidence: list[str] = []
+    try:
+        status = proof.read_status(job.status_path)
+    except StatusUnreadable as error:
+        status = None
+        evidence.append(error.message)
     if status is not None and (status.attempt, status.fence) == (job.attempt, job.fence):
         return status.ended
     seen = proof.end_holder(job.lock_path, job.attempt, proof.boot_id(), same_host=True)
-    message = "the keeper was lost; " + "; ".join(seen.evidence)
-    return _ended("keeper_lost", tree_empty=seen.gone, message=message)
+    message = "; ".join((told, *evidence, *seen.evidence))
+    return _ended(reason, tree_empty=seen.gone, message=message, duration_us=tree.tick_us() - started_us)
 
 
-def _ended(reason: EndReason, *, tree_empty: bool, message: str) -> Ended:
+def _ended(reason: EndReason, *, tree_empty: bool, message: str, duration_us: int = 0) -> Ended:
     return Ended(
         reason=reason,
         exit_code=None,
         signal=None,
-        duration_us=0,
+        duration_us=duration_us,
         user_us=0,
         system_us=0,
         max_rss_bytes=0,

@@ -20,7 +20,7 @@ import socket
 import time
 from typing import Any
 
-from fencepost.adapters.executors import spawn, tree, wire
+from fencepost.adapters.executors import foreign, spawn, tree, wire
 from fencepost.adapters.executors.log_writer import LogWriter
 
 STOP_LEAD_US = 3_000_000
@@ -82,6 +82,7 @@ class Keeper:
         self._logs: list[LogWriter] = []
         self._wake = -1
         self._subreaper = False
+        self._status_folder = -1
 
     def obey(self, message: wire.Message) -> None:
         """A confirmation or a stop order."""
@@ -112,8 +113,10 @@ class Keeper:
         signal.signal(signal.SIGTERM, self._on_terminate)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
+        folder, name = os.path.split(self._job["status_path"])
         try:
-            os.unlink(self._job["status_path"])
+            self._status_folder = foreign.open_folder(folder)
+            os.unlink(name, dir_fd=self._status_folder)
         except FileNotFoundError:
             return
 
@@ -325,23 +328,24 @@ class Keeper:
             return  # the worker is gone; the status on disk is what it will find
 
     def _write_status(self, ended: dict[str, Any], ended_us: int) -> str:
-        """Durable before the lock is free. Returns what went wrong, if anything."""
-        path = self._job["status_path"]
+        """Durable before the lock is free, in the folder as it was before the command could replace it. Returns what
+        went wrong, if anything.
+        """
+        name = os.path.basename(self._job["status_path"])
         body = {key: self._job[key] for key in ("attempt", "order", "fence", "boot_id")}
         body.update(ended_tick_us=ended_us, ended=ended)
+        fresh = f"{name}.{os.urandom(8).hex()}.new"
+        folder = self._status_folder
         try:
-            descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
             try:
                 os.write(descriptor, json.dumps(body).encode("ascii"))
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            os.rename(path + ".new", path)
-            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
         except OSError as error:
             return f"the status could not be written: {error.strerror or error}"
         return ""

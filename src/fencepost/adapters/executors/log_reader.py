@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 import msgspec
 
-from fencepost.adapters.executors import log_writer
+from fencepost.adapters.executors import foreign, log_writer
+from fencepost.ports.executor import LogUnreadable
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+"""Of a log as it is put together, and of a segment: several times what any caller has kept."""
+SEGMENTS_MAX = 3
+"""A writer has two, and for a moment one more."""
 
 _GAP = re.compile(rb"\n\[fencepost: (\d{1,16}) bytes kept above, (\d{1,16}) left out, (\d{1,16}) kept below\]\n")
 _TRIES_MAX = 10
@@ -58,13 +66,20 @@ class LogView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(path: str) -> LogView:
-    """The log at `path` (absolute). Raises FileNotFoundError where none was ever begun."""
-    for _ in range(_TRIES_MAX):
-        try:
-            return _read_once(path)
-        except _Moved:
-            continue
-    raise OSError(f"{path} changed {_TRIES_MAX} times while it was read")
+    """The log at `path` (absolute). Raises FileNotFoundError where none was ever begun, and LogUnreadable where the
+    command put something else in its place: nothing is followed, waited for or read beyond what can have been kept.
+    """
+    try:
+        for _ in range(_TRIES_MAX):
+            try:
+                return _read_once(path)
+            except _Moved:
+                continue
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise LogUnreadable(f"{path}: {error.strerror or error}") from error
+    raise LogUnreadable(f"{path} changed {_TRIES_MAX} times while it was read")
 
 
 class _Moved(Exception):
@@ -72,16 +87,22 @@ class _Moved(Exception):
 
 
 def _read_once(path: str) -> LogView:
-    offsets = log_writer.segment_offsets(path)
-    segments: list[tuple[int, bytes]] = []
-    for offset in offsets:
-        try:
-            with open(log_writer.segment_path(path, offset), "rb") as file:
-                segments.append((offset, file.read()))
-        except FileNotFoundError as error:
-            raise _Moved from error
-    with open(path, "rb") as file:
-        content = file.read()
+    place, name = os.path.split(path)
+    folder = foreign.open_folder(place)
+    try:
+        offsets = log_writer.segment_offsets(name, os.listdir(folder))
+        if len(offsets) > SEGMENTS_MAX:
+            raise foreign.NotRegular(errno.EINVAL, f"{len(offsets)} segments, a log has at most {SEGMENTS_MAX}")
+        segments: list[tuple[int, bytes]] = []
+        for offset in offsets:
+            segment = log_writer.segment_name(name, offset)
+            try:
+                segments.append((offset, foreign.read_regular(segment, folder=folder, bytes_max=FILE_BYTES_MAX)))
+            except FileNotFoundError as error:
+                raise _Moved from error
+        content = foreign.read_regular(name, folder=folder, bytes_max=FILE_BYTES_MAX)
+    finally:
+        os.close(folder)
     finished = _split_finished(content)
     if finished is not None:
         return finished

@@ -6,6 +6,9 @@ last `tail_max` bytes are always there and the disk holds at most `head_max + 2 
 everything is in `PATH`: the stream as it was, or head, gap line and tail (the gap line states its own place,
 see GAP_LINE), put there by one rename.
 
+The command can write the folder. So the writer works through descriptors that it has kept since it made the files:
+what is put in the place of a name is neither followed nor read, and at the end `PATH` is the log again.
+
 A disk that takes no more ends the keeping, never the reading: the command goes on and the end says so.
 Only the standard library: the keeper host loads this. The reading side is `log_reader`.
 """
@@ -15,30 +18,42 @@ from __future__ import annotations
 import contextlib
 import os
 
+from fencepost.adapters.executors import foreign
+
 GAP_LINE = "\n[fencepost: {head} bytes kept above, {gap} left out, {tail} kept below]\n"
 TAIL_SUFFIX = ".tail-"
 OFFSET_DIGITS = 16
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+class _Segment:
+    """One file of the tail: the stream from `offset` on, `size` bytes of it so far."""
+
+    def __init__(self, offset: int, descriptor: int) -> None:
+        self.offset = offset
+        self.size = 0
+        self.descriptor = descriptor
 
 
 class LogWriter:
     """One stream of one attempt."""
 
     def __init__(self, path: str, *, head_max: int, tail_max: int) -> None:
-        self._path = path
+        folder, self._name = os.path.split(path)
         self._head_max = head_max
         self._tail_max = tail_max
         self._head_bytes = 0
-        self._segments: list[tuple[int, int]] = []
-        self._descriptor = -1
+        self._segments: list[_Segment] = []
+        self._folder = -1
+        self._head = -1
         self.bytes_total = 0
         self.problem = ""
         try:
-            remove_segments(path)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            self._descriptor = os.open(path, _FLAGS | os.O_EXCL, 0o600)
+            self._folder = foreign.open_folder(folder)
+            self._remove_segments()
+            self._clear(self._name)
+            self._head = os.open(self._name, _FLAGS, 0o600, dir_fd=self._folder)
         except OSError as error:
             self._give_up(error)
 
@@ -50,7 +65,7 @@ class LogWriter:
         try:
             taken = self._head_max - self._head_bytes
             if taken > 0:
-                self._head_bytes += self._write(data[:taken], counted="head")
+                self._write_head(data[:taken])
                 data = data[taken:]
             if data and self._tail_max > 0:
                 self._write_tail(data)
@@ -66,7 +81,7 @@ class LogWriter:
             except OSError as error:
                 self._give_up(error)
         if self.problem:
-            tail_kept = sum(size for _, size in self._segments)
+            tail_kept = sum(segment.size for segment in self._segments)
         self._close()
         return {
             "bytes_total": self.bytes_total,
@@ -75,95 +90,114 @@ class LogWriter:
             "gap_bytes": self.bytes_total - self._head_bytes - tail_kept,
         }
 
+    def _write_head(self, data: bytes) -> None:
+        """Every place is named, so that a file which the command moved or cut short has each byte where it belongs.
+
+        A disk that fills up midway leaves the count at what it took.
+        """
+        while data:
+            count = os.pwrite(self._head, data, self._head_bytes)
+            self._head_bytes += count
+            data = data[count:]
+
     def _write_tail(self, data: bytes) -> None:
         while data:
-            if not self._segments or self._segments[-1][1] >= self._tail_max:
+            if not self._segments or self._segments[-1].size >= self._tail_max:
                 self._rotate(self.bytes_total - len(data))
-            room = self._tail_max - self._segments[-1][1]
-            self._write(data[:room], counted="tail")
-            data = data[room:]
+            segment = self._segments[-1]
+            count = os.pwrite(segment.descriptor, data[: self._tail_max - segment.size], segment.size)
+            segment.size += count
+            data = data[count:]
 
     def _rotate(self, offset: int) -> None:
-        self._close()
         if len(self._segments) == 2:
-            os.unlink(segment_path(self._path, self._segments.pop(0)[0]))
-        self._descriptor = os.open(segment_path(self._path, offset), _FLAGS | os.O_EXCL, 0o600)
-        self._segments.append((offset, 0))
-
-    def _write(self, data: bytes, *, counted: str) -> int:
-        """Write all of it; a disk that fills up midway leaves the counts at what it took."""
-        written = 0
-        while written < len(data):
-            try:
-                count = os.write(self._descriptor, data[written:])
-            except OSError:
-                if counted == "head":
-                    self._head_bytes += written
-                raise
-            written += count
-            if counted == "tail":
-                offset, size = self._segments[-1]
-                self._segments[-1] = (offset, size + count)
-        return written
+            old = self._segments.pop(0)
+            os.close(old.descriptor)
+            self._clear(segment_name(self._name, old.offset))
+        name = segment_name(self._name, offset)
+        self._clear(name)
+        self._segments.append(_Segment(offset, os.open(name, _FLAGS, 0o600, dir_fd=self._folder)))
 
     def _assemble(self) -> int:
         """Make `PATH` the whole log; returns how many bytes of tail it has."""
-        tail = b"".join(_read(segment_path(self._path, offset)) for offset, _ in self._segments)
+        tail = b"".join(foreign.read_from(segment.descriptor, segment.size) for segment in self._segments)
         gap_needed = self.bytes_total > self._head_bytes + self._tail_max
         if gap_needed:
             tail = tail[len(tail) - min(self._tail_max, len(tail)) :]
-        if not gap_needed and not tail:
+        if not gap_needed and not tail and self._stands():
             return 0
-        self._close()
+        content = foreign.read_from(self._head, self._head_bytes)
         if gap_needed:
             gap = self.bytes_total - self._head_bytes - len(tail)
-            line = GAP_LINE.format(head=self._head_bytes, gap=gap, tail=len(tail)).encode()
-            whole = self._path + ".whole"
-            self._descriptor = os.open(whole, _FLAGS | os.O_TRUNC, 0o600)
-            self._write(_read(self._path) + line + tail, counted="")
-            os.rename(whole, self._path)
-        else:
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            self._write(tail, counted="")
-        self._close()
-        remove_segments(self._path)
+            content += GAP_LINE.format(head=self._head_bytes, gap=gap, tail=len(tail)).encode()
+        self._place(content + tail)
+        self._remove_segments()
         return len(tail)
 
+    def _stands(self) -> bool:
+        """Whether `PATH` is still the file that was written, and as long as that."""
+        known = os.fstat(self._head)
+        try:
+            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(known, found) and known.st_size == self._head_bytes
+
+    def _place(self, content: bytes) -> None:
+        """Put `content` at `PATH` by one rename, whatever stands there."""
+        whole = f"{self._name}.whole-{os.urandom(8).hex()}"
+        descriptor = os.open(whole, _FLAGS, 0o600, dir_fd=self._folder)
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            try:
+                os.rename(whole, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            except (IsADirectoryError, FileExistsError):
+                self._clear(self._name)
+                os.rename(whole, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(whole, dir_fd=self._folder)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _clear(self, name: str) -> None:
+        """Take away what stands under a name; a folder is moved aside, since it may be of any size."""
+        try:
+            os.unlink(name, dir_fd=self._folder)
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):
+            aside = f"{name}.displaced-{os.urandom(8).hex()}"
+            os.rename(name, aside, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def _remove_segments(self) -> None:
+        for offset in segment_offsets(self._name, os.listdir(self._folder)):
+            self._clear(segment_name(self._name, offset))
+
     def _close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._head, self._folder, *(segment.descriptor for segment in self._segments)):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._head = self._folder = -1
+        for segment in self._segments:
+            segment.descriptor = -1
 
     def _give_up(self, error: OSError) -> None:
         reason = error.strerror or str(error)
-        self.problem = f"{os.path.basename(self._path)} is incomplete after byte {self.bytes_total}: {reason}"
+        self.problem = f"{self._name} is incomplete after byte {self.bytes_total}: {reason}"
         self._close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path + ".whole")
 
 
-def segment_path(path: str, offset: int) -> str:
-    """The file that holds the stream from `offset` on."""
-    return f"{path}{TAIL_SUFFIX}{offset:0{OFFSET_DIGITS}d}"
+def segment_name(name: str, offset: int) -> str:
+    """The file that holds the stream of the log `name` from `offset` on."""
+    return f"{name}{TAIL_SUFFIX}{offset:0{OFFSET_DIGITS}d}"
 
 
-def segment_offsets(path: str) -> list[int]:
-    """Offsets of the segments that exist now, ascending."""
-    folder, name = os.path.split(path)
+def segment_offsets(name: str, entries: list[str]) -> list[int]:
+    """Offsets of the segments of the log `name` among the names of its folder, ascending."""
     prefix = name + TAIL_SUFFIX
-    return sorted(
-        int(entry[len(prefix) :])
-        for entry in os.listdir(folder)
-        if entry.startswith(prefix) and entry[len(prefix) :].isdigit()
-    )
-
-
-def remove_segments(path: str) -> None:
-    """Remove every segment of this log."""
-    for offset in segment_offsets(path):
-        os.unlink(segment_path(path, offset))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+    found = (entry[len(prefix) :] for entry in entries if entry.startswith(prefix))
+    return sorted(int(digits) for digits in found if len(digits) == OFFSET_DIGITS and digits.isdecimal())

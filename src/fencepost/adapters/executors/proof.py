@@ -2,7 +2,8 @@
 
 A process id and its start time prove nothing (another container shares the boot id, not the process table);
 the lock that the whole tree inherits does, on the same file system and under the same boot, together with a
-scan for the marker that finds nobody. See `lifecycle.md`, row 6.
+scan for the marker that finds nobody. Who is left is found by both: by the marker in its environment, and by the
+lock that it has open. See `lifecycle.md`, row 6.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from fencepost.adapters.executors import tree
+from fencepost.adapters.executors import foreign, tree
 from fencepost.ports.executor import HolderProof, Status, StatusUnreadable
 
 STATUS_BYTES_MAX = 256 * 1024
 END_TIME_S_MAX = 5.0
 """How long `end_holder` tries."""
 END_PAUSE_S = 0.02
+FREEZE_PASSES_MAX = 20
 
 
 def boot_id() -> str:
@@ -45,12 +47,18 @@ def holder_proof(lock_path: str, attempt: str, boot_id_then: str, *, same_host: 
         return HolderProof(gone=proved, lock="not_examined", pids=(), evidence=(sentence, verdict))
     lock = _look_at_lock(lock_path)
     pids, read, unreadable = tree.marked(attempt)
-    evidence = (
+    evidence = [
         f"boot {now or 'unknown'} is the one it was started under",
         f"lock {lock_path} is {lock}",
         f"{len(pids)} of {read} processes carry {tree.MARKER}={attempt}; {unreadable} could not be read",
-    )
-    return HolderProof(gone=lock != "held" and not pids, lock=lock, pids=tuple(sorted(pids)), evidence=evidence)
+    ]
+    if lock != "free":
+        # Whoever has it open is of the tree, whatever became of its environment and of the file's name.
+        holders = tree.holding(lock_path)
+        evidence.append(f"{len(holders)} processes have the lock open")
+        pids |= holders
+    gone = lock != "held" and not pids
+    return HolderProof(gone=gone, lock=lock, pids=tuple(sorted(pids)), evidence=tuple(evidence))
 
 
 def end_holder(lock_path: str, attempt: str, boot_id_then: str, *, same_host: bool) -> HolderProof:
@@ -58,20 +66,34 @@ def end_holder(lock_path: str, attempt: str, boot_id_then: str, *, same_host: bo
     until = time.monotonic() + END_TIME_S_MAX
     while True:
         if boot_id() == boot_id_then:
-            tree.signal_all(tree.marked(attempt)[0], signal.SIGKILL)
+            _kill_once(lock_path, attempt)
         seen = holder_proof(lock_path, attempt, boot_id_then, same_host=same_host)
         if seen.gone or seen.lock == "not_examined" or time.monotonic() >= until:
             return seen
         time.sleep(END_PAUSE_S)
 
 
+def _kill_once(lock_path: str, attempt: str) -> None:
+    """Kill who carries the marker, who has the lock open, and what descends from them, all frozen first."""
+    frozen: set[int] = set()
+    for _ in range(FREEZE_PASSES_MAX):
+        roots = tree.marked(attempt)[0] | tree.holding(lock_path)
+        fresh = roots.union(*(tree.descendants(pid) for pid in roots)) - frozen - {os.getpid()}
+        if not fresh:
+            break
+        tree.signal_all(fresh, signal.SIGSTOP)
+        frozen |= fresh
+    tree.signal_all(frozen, signal.SIGKILL)
+
+
 def read_status(status_path: str) -> Status | None:
     """See `Executor.read_status`."""
     try:
-        with open(status_path, "rb") as file:
-            content = file.read(STATUS_BYTES_MAX)
-    except FileNotFoundError:
+        content = foreign.read_regular(status_path, bytes_max=STATUS_BYTES_MAX)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StatusUnreadable(f"{status_path} is not a keeper's status: {error.strerror or error}") from error
     try:
         return msgspec.json.decode(content, type=Status)
     except msgspec.DecodeError as error:
@@ -80,7 +102,7 @@ def read_status(status_path: str) -> Status | None:
 
 def _look_at_lock(lock_path: str) -> Literal["free", "held", "missing"]:
     try:
-        descriptor = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return "missing"
     try:

@@ -78,6 +78,35 @@ def marked(attempt: str) -> tuple[set[int], int, int]:
     return found, read, unreadable
 
 
+def holding(path: str) -> set[int]:
+    """Processes that have the file at `path` open, also if it was unlinked there or replaced since (Linux only).
+
+    The caller itself is left out. Processes of other users cannot be looked at.
+    """
+    found: set[int] = set()
+    if sys.platform != "linux":
+        return found
+    wanted = os.path.realpath(path)
+    names = (wanted, wanted + " (deleted)")
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == own:
+            continue
+        try:
+            descriptors = os.listdir(f"/proc/{name}/fd")
+        except OSError:
+            continue  # it ended while we looked, or belongs to another user
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(f"/proc/{name}/fd/{descriptor}")
+            except OSError:
+                continue  # it was closed meanwhile
+            if target in names:
+                found.add(int(name))
+                break
+    return found
+
+
 def signal_all(pids: set[int], number: int) -> set[int]:
     """Send a signal to each; returns those that we may not signal. One that has ended is no error."""
     refused: set[int] = set()

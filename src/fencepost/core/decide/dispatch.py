@@ -297,7 +297,7 @@ def is_kept(attempt: AttemptState, what: str, digest: str) -> bool:
 
 
 def remembers_more(batch: Batch, attempt: AttemptState, fence: int) -> bool:
-    """Whether another late fact is kept. Under a fence that this attempt never had it is nobody's, and takes no room."""
+    """Whether another late fact is kept. Under a fence that its attempt never had it is nobody's, and has no room."""
     if fence != attempt.fence or attempt.state == "reserved":
         return False
     return len(attempt.late) < batch.given.limits.late_records_per_attempt

@@ -81,6 +81,14 @@ def _end_unreported(
 ) -> None:
     """End an activated attempt that will not report: charge its time, free the rest, let the order go on."""
     ending.move_attempt(batch, attempt, "lease_expired", "cancelled_no_effect", reason=reason, evidence=evidence)
+    _settle_unreported(batch, attempt, basis, until_us)
+    ending.lose(batch, attempt.order, reason, attempt.attempt)
+
+
+def _settle_unreported(
+    batch: Batch, attempt: AttemptState, basis: Literal["expiry", "holder_gone"], until_us: int
+) -> None:
+    """Charge the time from activation to the proved end, beside what receipts have said, and free the rest."""
     hold = ending.hold_of(batch, attempt)
     time_us = min(max(until_us - attempt.activated_us, 0), hold.held.get(ending.TIME, 0))
     amounts, receipts, conservative = ending.used(ending.late_usages(batch, attempt), hold)
@@ -95,13 +103,17 @@ def _end_unreported(
         estimated_us=max(time_us - known_us, 0),
     )
     batch.emit(attempt.hold, settled)
-    ending.lose(batch, attempt.order, reason, attempt.attempt)
 
 
 def prove_holder_gone(batch: Batch, command: ProveHolderGone) -> Decided | Refusal:
-    attempt = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, None)
-    if isinstance(attempt, Refusal):
-        return attempt
+    """End what a holder left, on the proof of its own host. One that was cancelled meanwhile is settled by it."""
+    attempt = batch.find(command.attempt, AttemptState)
+    cancelled = attempt is not None and ending.hold_of(batch, attempt).state == "unsettled"
+    if attempt is None or not cancelled:
+        found = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, None)
+        if isinstance(found, Refusal):
+            return found
+        attempt = found
     if attempt.fence != command.fence:
         return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
     if not _proof_fits(attempt, command):
@@ -120,7 +132,9 @@ def prove_holder_gone(batch: Batch, command: ProveHolderGone) -> Decided | Refus
         ),
     )
     proof = str(batch.facts[-1].seq)
-    if attempt.state == "reserved":
+    if cancelled:
+        _settle_unreported(batch, attempt, "holder_gone", min(batch.now_us, attempt.lease_us))
+    elif attempt.state == "reserved":
         ending.move_attempt(batch, attempt, "cancelled_no_effect", reason="holder_gone", evidence=proof)
         ending.release(batch, attempt, "holder_gone")
         ending.move(batch, attempt.order, "ready", "holder_gone", attempt.attempt)

@@ -145,11 +145,14 @@ def _read_head(root: Spot, table: dict[str, object], stem: str, currencies: Set[
     if "name" in table:
         name = read_name(spot, table["name"])
     elif NAME_RULE.fullmatch(stem) is None:
-        spot.refuse(
-            "bad_name",
-            f"the plan names itself after its file, and {quote(stem)} is not a name",
-            f'write name = "{suggested_name(stem)}", or rename the file',
-        )
+        if stem == "-":
+            spot.refuse("bad_name", "a plan on stdin has no file that names it", 'add a name, such as name = "work"')
+        else:
+            spot.refuse(
+                "bad_name",
+                f"the plan names itself after its file, and {quote(stem)} is not a name",
+                f'write name = "{suggested_name(stem)}", or rename the file',
+            )
     objective: str | None = ""
     if "objective" in table:
         objective = read_text(

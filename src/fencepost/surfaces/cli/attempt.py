@@ -22,7 +22,7 @@ from fencepost.core.views import attempt_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
-from fencepost.surfaces.cli.words import amounts, fields, instant, one_line, state_text
+from fencepost.surfaces.cli.words import amounts, count, fields, instant, one_line, state_text
 
 app = App(name="attempt", help="The evidence of attempts.")
 
@@ -151,7 +151,7 @@ def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append(("result", one_line(facts["message"])))
         rows.append(("result", result["facts_digest"]))
         for artifact in facts.get("artifacts", ()):
-            rows.append(("files", f"{one_line(artifact['path'])}, {artifact['bytes']} bytes"))
+            rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))
         for receipt in facts.get("validation", ()):
             verdict = "passed" if receipt["passed"] else f"failed: {one_line(receipt.get('message', ''))}"
             rows.append(("checked", f"{receipt['check']} {one_line(receipt['subject'])} {verdict}"))

@@ -136,17 +136,9 @@ def set_budget(
                 break
         required(receipt)
         with home.kernel.reader.look() as look:
-            document = {
-                **account_of(look, named.subject).document(),
-                "sequence": receipt.sequence,
-                "fresh": receipt.fresh,
-            }
-    low = [
-        dimension_label(name)
-        for name, values in document["dimensions"].items()
-        if name in wanted and values["available"] is not None and values["available"] < 0
-    ]
-    document["below_charged"] = low
+            shown = account_of(look, named.subject).document()
+    low = _overdrawn(shown, wanted)
+    document = {**shown, "sequence": receipt.sequence, "fresh": receipt.fresh, "below_charged": low}
 
     def human(out: TextIO) -> None:
         budget_text({"items": [document], "holds": []}, out)
@@ -156,24 +148,34 @@ def set_budget(
     emit(options, document, human)
 
 
+def _overdrawn(account: Mapping[str, Any], wanted: Mapping[str, int]) -> list[str]:
+    """Dimensions whose new ceiling is below what is charged and held already."""
+    return [
+        dimension_label(name)
+        for name, values in account["dimensions"].items()
+        if name in wanted and values["available"] is not None and values["available"] < 0
+    ]
+
+
 def _asked_before(
     home: App, command: SetBudget, wanted: Mapping[str, int], removed: Collection[str], key: str
 ) -> SetBudget:
     """The command that this key had, where it asked for the same: what it was bound to has changed since."""
     receipt = home.kernel.recall(home.kernel.request("human", command, key))
-    if receipt is None or receipt.refusal is not None or not receipt.first_seq:
+    if receipt is None or receipt.refusal is not None:
         return command
     with home.kernel.reader.look() as look:
-        record = look.record(receipt.first_seq)
-    body = record.body
-    if not isinstance(body, BudgetCeilingSet) or (record.subject, body.note) != (command.account, command.note):
-        return command
-    same = all(body.ceilings.get(name) == value for name, value in wanted.items())
-    if not same or any(name in body.ceilings for name in removed):
-        return command
-    return SetBudget(
-        account=record.subject, ceilings=body.ceilings, expected=record.subject_version - 1, note=body.note
-    )
+        written = [look.record(receipt.first_seq + place) for place in range(receipt.count)]
+    for record in written:
+        body = record.body
+        if not isinstance(body, BudgetCeilingSet) or (record.subject, body.note) != (command.account, command.note):
+            continue
+        same = all(body.ceilings.get(name) == value for name, value in wanted.items())
+        if same and not any(name in body.ceilings for name in removed):
+            ceilings = dict(sorted(body.ceilings.items()))
+            before = record.subject_version - 1
+            return SetBudget(account=record.subject, ceilings=ceilings, expected=before, note=body.note)
+    return command
 
 
 def _moved(receipt: Receipt) -> bool:

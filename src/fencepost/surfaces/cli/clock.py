@@ -15,6 +15,7 @@ from fencepost.kernel.read import Look
 from fencepost.ports.clock import Reading
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened
+from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.words import amount, fields, instant, one_line
 
 app = App(name="clock", help="The scope's time.")
@@ -44,7 +45,7 @@ def domain_document(look: Look, clock: ClockState, reading: Reading) -> dict[str
         behind_us=max(reading.utc_us - now_us, 0),
         reason=document_reason(clock),
         message=row.sentence,
-        next=row.next_step,
+        next=here(row.next_step),
         this_source=reading.source,
         quarantine=_quarantine(look, clock),
         grace_until_us=clock.grace_until_us if clock.grace_until_us > now_us else None,

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TextIO
 
 from cyclopts import App
 
-from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit, table
+from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit, home_of, table
+from fencepost.surfaces.cli.words import one_line
 
 app = App(name="config", help="What is configured, and where each value comes from.")
 
 
 @app.command
 def view(*, options: Globals = NO_GLOBALS) -> None:
-    """Show every value with its source."""
-    items = options.config().view()
+    """Show every value with its source, and which home is found where none is named."""
+    config = options.config()
+    items = config.view()
+    home = home_of(config, Path.cwd())
+    found = {"home": home, "store": None if home is None else home / "store.db"}
+    for item in items:
+        if item["value"] is None:
+            where = found.get(item["key"])
+            item["found"] = None if where is None else str(where)
 
     def human(out: TextIO) -> None:
-        rows = [[item["key"], "-" if item["value"] is None else str(item["value"]), item["source"]] for item in items]
-        table(out, ("key", "value", "source"), rows)
+        rows = []
+        for item in items:
+            value, source = item["value"], item["source"]
+            if value is None and item["found"] is not None:
+                value, source = item["found"], "nearest upwards"
+            rows.append([item["key"], "-" if value is None else one_line(str(value)), source])
+        table(out, ("KEY", "VALUE", "SOURCE"), rows)
 
     emit(options, {"items": items, "next": None}, human)
 

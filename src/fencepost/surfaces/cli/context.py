@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
-from fencepost.app import App, NoHome, find_home
+from fencepost.app import HOME_NAME, App, NoHome, find_home
 from fencepost.config import Config, load
 from fencepost.core.reasons import REASONS, Refusal
 from fencepost.core.state import OrderState, PlanState
@@ -51,7 +52,7 @@ class Globals:
     store: Annotated[str | None, Parameter(help="Store URL; first value: the home's own SQLite file.")] = None
     home: Annotated[str | None, Parameter(help="Home folder; first value: the nearest .fencepost upwards.")] = None
     scope: Annotated[str | None, Parameter(help="Scope within the store; first value: default.")] = None
-    json: Annotated[bool, Parameter(help="Print JSON: one document, or one a line for what is followed.", negative="")] = False
+    json: Annotated[bool, Parameter(help="Print JSON: one document, or a line for each change.", negative="")] = False
 
     def config(self, **flags: Any) -> Config:
         opened_is(None)
@@ -88,8 +89,15 @@ def opened(options: Globals, *, start: Path | None = None, create: bool = False,
 
 
 def home_of(config: Config, start: Path) -> Path | None:
-    """The home that a configuration means from `start` upwards, None where there is none."""
-    return Path(config.home).absolute() if config.home is not None else find_home(start)
+    """The home that a configuration means from `start` upwards, None where there is none. Raises NoHome for a folder
+    that only has one."""
+    if config.home is None:
+        return find_home(start)
+    home = Path(config.home).absolute()
+    inner = home / HOME_NAME
+    if not (home / "layout").is_file() and (inner / "layout").is_file():
+        raise NoHome(f"{home} is no home, it has one", next_step=f"--home {shlex.quote(str(inner))}")
+    return home
 
 
 @contextmanager

@@ -10,24 +10,27 @@ import platform
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO
 
 from cyclopts import App as CommandApp
 
-from fencepost.app import FOLDERS, LAYOUT, App, diagnosis
+from fencepost.app import FOLDERS, LAYOUT, App, diagnosis, layout_of
 from fencepost.config import Config
 from fencepost.core.ids import IdSource, sha256_of
 from fencepost.core.machines import ENDED, CorruptHistory
 from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.state import AttemptState
 from fencepost.core.views import is_blocked
-from fencepost.ports.errors import FencepostError
+from fencepost.ports.artifacts import ArtifactMissing
+from fencepost.ports.errors import FencepostError, IntegrityError
 from fencepost.ports.executor import Job
 from fencepost.services.means import estimated_now_us, is_locked
+from fencepost.surfaces.cli.anchors import anchor_finding
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, opened_home
-from fencepost.surfaces.cli.words import UNSIGNED
+from fencepost.surfaces.cli.typed import here
 
 app = CommandApp(name="doctor", help="Look at everything that could be wrong, and say what to do.")
 
@@ -39,6 +42,7 @@ TRY_TIME_US = 30_000_000
 PIDS_SHOWN_MAX = 8
 PLANS_MAX = 1_000  # looked through for kept files, the newest first
 FILES_MAX = 10_000
+READ_S_MAX = 3.0  # for reading kept files; a large one may take longer by itself
 
 
 class Line(NamedTuple):
@@ -58,6 +62,7 @@ def doctor(*, options: Globals = NO_GLOBALS) -> int:
     else:
         lines.append(Line("config", "ok", f"scope {config.scope}, {config.jobs} jobs"))
         lines += _home(config)
+    lines = [line._replace(following=here(line.following)) for line in lines]
     good = all(line.level != "bad" for line in lines)
     items = [
         {"check": line.check, "level": line.level, "message": line.message, "next": line.following or None}
@@ -103,7 +108,7 @@ def _home(config: Config) -> Iterator[Line]:
     if home is None or not home.is_dir():
         yield Line("home", "warn", "there is no home here or above", "fencepost init, or fencepost run PLAN")
         return
-    layout = (home / "layout").read_text().strip() if (home / "layout").is_file() else "missing"
+    layout = layout_of(home) or "missing"
     if layout != str(LAYOUT):
         yield Line("home", "bad", f"{home}: its layout is {layout}, this program has {LAYOUT}", "fencepost init")
         return
@@ -168,24 +173,19 @@ def _store(opened: App) -> Line:
         rows = look.records(head.seq - 1, 1)
     if not rows or sha256_of(rows[0][1]) != head.digest:
         return Line("store", "bad", f"the last record is not the one that the head names ({head.seq})")
-    anchor = kernel.ledger.latest(scope=kernel.stream.scope, stream=kernel.stream.name)
-    if anchor is not None and anchor.sequence > head.seq:
-        return Line(
-            "store",
-            "bad",
-            f"the journal ends at record {head.seq}, and record {anchor.sequence} was signed before",
-            "fencepost journal verify; do not write to this store",
-        )
     told = f"{kernel.journal.engine}, {head.seq} records"
-    if anchor is None:
-        return Line(
-            "store", "warn", f"{told}; {UNSIGNED.format(place=opened.ledger.where())}", "fencepost journal verify"
-        )
-    return Line("store", "ok", f"{told}, signed up to {anchor.sequence}; journal verify checks them all")
+    found = anchor_finding(opened)
+    if found is not None:
+        return Line("store", "bad" if found.bad else "warn", f"{told}; {found.message}", found.following)
+    return Line("store", "ok", f"{told}; the newest anchor agrees, journal verify checks them all")
 
 
 def _ledger(opened: App) -> Line:
     where = opened.ledger.where()
+    copies = opened.ledger.other_homes()
+    if copies:
+        told = f"{copies[0]} is another home of the same store: both sign into {where}, so that each spoils the other's"
+        return Line("ledger", "warn", told, "keep one of them; begin the other anew, in a folder without .fencepost")
     if where.is_relative_to(opened.home.parent):
         return Line(
             "ledger",
@@ -197,6 +197,7 @@ def _ledger(opened: App) -> Line:
 
 
 def _authority(opened: App) -> Line:
+    opened.keys.check()
     problems = opened.kernel.authority_problems()
     if problems:
         return Line("authority", "bad", "; ".join(problems), "restore .fencepost/keys from a backup, or use a new home")
@@ -220,6 +221,11 @@ def _artifacts(opened: App) -> Line:
                     wanted.update((digest, name) for digest in spec.accept.schemas.values())
                     if spec.inputs.manifest is not None:
                         manifests[spec.inputs.manifest] = name
+    damaged, checked = _damaged(opened, {**wanted, **manifests})
+    if damaged:
+        digest, name = damaged[0]
+        told = f"{len(damaged)} of {checked} kept files that were read are damaged, among them {digest} of {name}"
+        return Line("artifacts", "bad", told, "restore .fencepost/artifacts, or fencepost run PLAN --again")
     missing = [(digest, name) for digest, name in {**wanted, **manifests}.items() if not opened.artifacts.has(digest)]
     missing += [
         (pack, name)
@@ -231,7 +237,26 @@ def _artifacts(opened: App) -> Line:
         digest, name = missing[0]
         told = f"{len(missing)} kept files are missing, among them {digest} of {name}"
         return Line("artifacts", "bad", told, "restore .fencepost/artifacts and packs, or fencepost run PLAN --again")
-    return Line("artifacts", "ok", f"{len(wanted) + len(manifests)} kept files that matter are there")
+    kept = len(wanted) + len(manifests)
+    return Line("artifacts", "ok", f"{kept} kept files that matter are there, {checked} of them read and whole")
+
+
+def _damaged(opened: App, files: dict[str, str]) -> tuple[list[tuple[str, str]], int]:
+    """Kept files whose bytes have another digest, and how many were read in the time that there is."""
+    until = time.monotonic() + READ_S_MAX
+    damaged = []
+    checked = 0
+    for digest, name in files.items():
+        if time.monotonic() >= until:
+            break
+        try:
+            opened.artifacts.verify(digest)
+        except ArtifactMissing:
+            continue
+        except IntegrityError:
+            damaged.append((digest, name))
+        checked += 1
+    return damaged, checked
 
 
 def _clock(opened: App) -> Line:

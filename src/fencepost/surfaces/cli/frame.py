@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-import io
 import json
 import os
 import sys
@@ -70,9 +69,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Everything that can go wrong is told on stderr."""
     as_json = "--json" in _before_separator(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that this terminal cannot show is no failure
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -108,9 +104,7 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
 
     module = importlib.import_module(f"fencepost.surfaces.cli.{noun}")
     plain = cyclopts.Parameter(negative=(), show_default=_shown_default)
-    root = cyclopts.App(
-        name="fencepost", version_flags=[], help_flags=["--help", "-h"], default_parameter=plain
-    )
+    root = cyclopts.App(name="fencepost", version_flags=[], help_flags=["--help", "-h"], default_parameter=plain)
     root.command(module.app)
     try:
         result = root(tokens, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
@@ -123,7 +117,7 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
 
 def _shown_default(value: Any) -> str | None:
     """A first value as the help says it; nothing for one that only means that the option was not given."""
-    return str(value) if value or value == 0 and value is not False else None
+    return str(value) if value or (value == 0 and value is not False) else None
 
 
 def _has_verbs(app: Any) -> bool:
@@ -201,7 +195,10 @@ def _failed(error: Exception, as_json: bool) -> int:
 
         traceback.print_exception(error)
     code, documents = _described(error)
-    _settle_stdout()
+    if not _settle_stdout() and isinstance(error, OSError):
+        # What could not be printed is there still, so that this is told from a disk of ours that fails.
+        told = f"standard output cannot be written: {error.strerror or error}"
+        documents = [_document("output_failed", told, "write it to another place")]
     try:
         _print_error(documents, as_json)
     except OSError:
@@ -209,12 +206,14 @@ def _failed(error: Exception, as_json: bool) -> int:
     return code
 
 
-def _settle_stdout() -> None:
+def _settle_stdout() -> bool:
     """Print what is left to print, or drop it where it cannot be, so that the interpreter does not try again."""
     try:
         sys.stdout.flush()
     except OSError:
         _mute_stdout()
+        return False
+    return True
 
 
 def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
@@ -259,11 +258,16 @@ def _print_error(documents: Sequence[dict[str, Any]], as_json: bool) -> None:
 def print_documents(documents: Sequence[dict[str, Any]]) -> None:
     """Print errors for people: one line each, then the place and what to do."""
     for document in documents:
-        sys.stderr.write(f"error [{document['code']}]: {_one_line(document['message'])}\n")
+        lines = [f"error [{document['code']}]: {_one_line(document['message'])}"]
         where = where_text(document["where"])
         if where:
-            sys.stderr.write(f"  where: {where}\n")
-        sys.stderr.write(f"  next: {_one_line(document['next'])}\n")
+            lines.append(f"  where: {where}")
+        if sys.stderr.isatty():
+            from fencepost.surfaces.cli.words import wrapped
+
+            lines = [part for line in lines for part in wrapped(line, after="    ")]
+        # What is to be typed next stays on one line, so that it can be copied.
+        sys.stderr.write("\n".join([*lines, f"  next: {_one_line(document['next'])}"]) + "\n")
     sys.stderr.flush()
 
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from fencepost.surfaces.cli.graph_model import Graph, Node
 from fencepost.surfaces.cli.graph_text import needs_text
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.words import count, one_line
 
 _MARGIN = 24
 _HEAD = 44  # title and counts above the drawing
@@ -194,7 +194,8 @@ def _place_grid(slots: Sequence[_Slot], *, right: int, top: int) -> tuple[int, i
 def _document(graph: Graph, edges: Sequence[_Edge], slots: Sequence[_Slot], *, width: int, bottom: int) -> str:
     counts = ", ".join(f"{number} {state}" for state, number in graph.counts().items()) or "no orders"
     title = escape(f"Plan {one_line(graph.name)}")
-    described = escape(f"{len(graph.nodes)} orders in {len(graph.layers)} steps: {counts}. Arrows lead to dependents.")
+    size = f"{count(len(graph.nodes), 'order')} in {count(len(graph.layers), 'step')}"
+    described = escape(f"{size}: {counts}. Arrows lead to dependents.")
     kinds = {edge.kind for edge in edges}
     legend = _legend([kind for kind in _DASHES if kind in kinds], top=bottom + _GAP)
     height = bottom + _GAP + (30 if legend else 0) + _MARGIN // 2

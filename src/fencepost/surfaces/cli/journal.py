@@ -16,6 +16,7 @@ from fencepost.kernel.read import Look
 from fencepost.ports.errors import IntegrityError
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, say
 from fencepost.surfaces.cli.record_line import RecordLines
+from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
 from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
 from fencepost.surfaces.cli.words import UNSIGNED
@@ -119,7 +120,7 @@ def replay(
 
     emit(options, document, human)
     if not document["match"]:
-        say("next: fencepost journal replay --rebuild")
+        say(here("next: fencepost journal replay --rebuild"))
     return 0 if document["match"] else EXIT_INTEGRITY
 
 

@@ -11,7 +11,7 @@ from fencepost.ports.clock import Reading
 from fencepost.services.means import is_locked
 
 LIVE_STATES = frozenset({"reserved", "active", "cancellation_requested"})
-GONE = "Its worker is not alive any more; the next one takes it up."
+GONE = "Its worker is not alive any more; the next one that starts takes it up."
 
 
 def living_workers(look: Look, locks: Path) -> list[WorkerState]:

@@ -278,7 +278,9 @@ def cancel(
         receipt = home.kernel.write(home.kernel.request("human", command, command_key))
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
-    emit(options, document, lambda out: print(f"{order.task}: {state_text(result['state'], result['reason'])}", file=out))
+    emit(
+        options, document, lambda out: print(f"{order.task}: {state_text(result['state'], result['reason'])}", file=out)
+    )
 
 
 def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -> RetryOrder:

@@ -164,6 +164,7 @@ class Output:
     def __init__(self, home: App, stream: str, *, verifier: bool, as_json: bool, headings: list[str]) -> None:
         self._home = home
         self._stream = stream
+        self._verifier = verifier
         self._file = f"verify.{stream}" if verifier else stream
         self._as_json = as_json
         self._offset = 0
@@ -221,7 +222,9 @@ class Output:
         if chosen.reported and chosen.attempt.result_seq:
             return None
         try:
-            return self._home.log(self._home.workspaces.find(chosen.attempt.attempt).logs / self._file)
+            spaces = self._home.workspaces
+            space = (spaces.find_verifier if self._verifier else spaces.find)(chosen.attempt.attempt)
+            return self._home.log(space.logs / self._file)
         except FileNotFoundError:
             return None
 

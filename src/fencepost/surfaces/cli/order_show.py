@@ -61,7 +61,7 @@ def page_of(
 def list_table(
     look: Look, orders: Sequence[OrderState], out: TextIO, *, gone: Collection[str], with_plan: bool
 ) -> None:
-    """One line an order. Reasons that only repeat the state are left out; `gone` are those whose worker is not alive."""
+    """One line an order. Reasons that only repeat the state are left out; `gone` are those whose worker is gone."""
     plans: dict[str, str] = {}
     rows = []
     for order in orders:
@@ -167,12 +167,11 @@ def needs_document(look: Look, order: OrderState, spec: WorkOrderSpec) -> list[d
 def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: TextIO) -> None:
     row = WAITS_AND_ENDS.get(order.reason)
     sentence = f": {fill(row.sentence, {'subject': order.task})}" if row is not None else ""
+    sentence = f": {GONE}" if document.get("worker_gone") else sentence
     rows = [
         ("order", f"{title_of(look, order)}  {order.order}" if order.plan else order.order),
         ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
-    if document.get("worker_gone"):
-        rows.append(("state", GONE))
     rows += [("result", line) for line in failure_lines(look, order)]
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))
@@ -180,7 +179,9 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         rows.append(("replaced", f"by {order.replaced_by}"))
     sources = look.many([source["id"] for source in document["spec"]["inputs"]["from"]])
     rows += _spec_rows(document["spec"], {name: source.task for name, source in sources.items()})
-    rows.append(("budget", f"{amounts(order.account.ceiling)} for this order" if order.account.ceiling else "the plan's"))
+    rows.append(
+        ("budget", f"{amounts(order.account.ceiling)} for this order" if order.account.ceiling else "the plan's")
+    )
     for need in document["needs"]:
         for member in need["members"]:
             rows.append((_KINDS[need["kind"]], f"{member['name']} ({member['state']})"))

@@ -71,6 +71,7 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
     if attempt is not None and not document["ended"] and is_orphan(attempt, home.home / "locks", reading):
         document["worker_gone"] = True
+        document["message"] = GONE
         document["next"] = f"fencepost run {plan_file(look, order.plan)}, or fencepost worker start"
     if order.replaced_by is not None:
         document["replaced_by"] = order.replaced_by
@@ -78,8 +79,9 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
         document["pinned"] = pinned_hint(home, look, order.plan, [order])
     if clock is not None and held_up_by_clock(order, clock):
         row = WAITS_AND_ENDS[clock.state]
-        document["clock"] = {"state": clock.state, "message": row.sentence, "next": row.next_step}
-        document["next"] = row.next_step
+        following = plan_step(look, order.plan, row.next_step)
+        document["clock"] = {"state": clock.state, "message": row.sentence, "next": following}
+        document["next"] = following
     return document
 
 
@@ -206,8 +208,6 @@ def why_text(document: Mapping[str, Any], out: TextIO) -> None:
     """The same for people."""
     lines = [f"{document['name']} is {state_text(document['state'], document['reason'])}"]
     lines += wrapped(document["message"], indent="  ")
-    if document.get("worker_gone"):
-        lines += wrapped(GONE, indent="  ")
     for line in document.get("details", ()):
         lines += wrapped(line, indent="  ", after="    ")
     if "due_us" in document:

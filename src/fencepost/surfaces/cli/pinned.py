@@ -31,9 +31,7 @@ def pinned_hint(app: App, look: Look, plan: str | None, orders: Iterable[OrderSt
     if found is None:
         return None
     root = look.body(found.record_seq, PlanRevision).provenance.get("repository", "")
-    digests = dict.fromkeys(
-        manifest for order in orders if (manifest := look.spec(order).inputs.manifest) is not None
-    )
+    digests = dict.fromkeys(manifest for order in orders if (manifest := look.spec(order).inputs.manifest) is not None)
     path = _first_change(app, Path(root), digests) if os.path.isabs(root) else None
     if path is None:
         return None

@@ -32,11 +32,11 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
 from fencepost.surfaces.cli.plan_files import check, check_report, read_source
 from fencepost.surfaces.cli.submit import checked_for, place
-from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
 from fencepost.surfaces.cli.typed import here
-from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant, state_text
+from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant
 
 app = App(name="plan", help="Plans: check, submit, show, list, diff, cancel.")
 
@@ -143,11 +143,11 @@ def _print_plan(out: TextIO, document: dict[str, Any], plan: PlanState, orders: 
     ]
     fields(out, rows)
     out.write("\n")
-    rows = []
+    lines = []
     for order in orders:
         reason = "" if order.reason == order.state else order.reason
-        rows.append([order.task, order.state, reason, str(order.account.charged.get("attempts", 0))])
-    table(out, ("ORDER", "STATE", "REASON", "TRIES"), rows)
+        lines.append([order.task, order.state, reason, str(order.account.charged.get("attempts", 0))])
+    table(out, ("ORDER", "STATE", "REASON", "TRIES"), lines)
 
 
 def _current(look: Look, plan: PlanState) -> int:

@@ -109,6 +109,9 @@ def read_source(plan: str, repository: str | None) -> Source:
         raise CommandError(
             "plan_missing", f"there is no plan file at {plan}", next_step="name an existing file"
         ) from None
+    except IsADirectoryError:
+        message = f"{plan} is a folder, not a plan file"
+        raise CommandError("not_regular", message, next_step="name a file in it") from None
     except (OSError, ValueError) as error:
         raise CommandError(
             "plan_missing", f"{plan} cannot be read: {error}", next_step="name a readable file"

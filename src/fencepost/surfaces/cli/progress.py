@@ -10,12 +10,11 @@ from typing import TextIO
 
 import msgspec
 
-from fencepost.core.instant import format_duration
 from fencepost.core.machines import ENDED
 from fencepost.kernel.read import Look
 from fencepost.kernel.rows import VERIFY
 from fencepost.ports.errors import IntegrityError
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.words import duration, one_line
 
 PAGE = 500
 QUIET = frozenset({"submitted", "reserved"})
@@ -127,8 +126,7 @@ class Progress:
             self._reported(look, body)
         elif body.backoff is not None:
             wait_us = body.backoff.delay_us + body.backoff.jitter_us
-            wait_us -= wait_us % 1_000 if wait_us >= 1_000 else 0
-            more = f": {body.reason}, again in {format_duration(wait_us)}"
+            more = f": {body.reason}, again in {duration(wait_us)}"
             self._say(look, body.order, "retry_wait", "backoff", more)
         else:
             self._say(look, body.order, body.decision, body.reason)

@@ -15,16 +15,18 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import App
-from fencepost.core.instant import format_duration, parse_duration
+from fencepost.core.instant import parse_duration
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import EXIT_NOT_APPLIED, EXIT_PERSON, EXIT_TIMEOUT
 from fencepost.core.state import PlanState
 from fencepost.core.views import is_blocked, only_a_person_can_move, plan_outcome
 from fencepost.kernel.read import Look
-from fencepost.ports.errors import FencepostError
+from fencepost.kernel.rows import REBUILD
+from fencepost.ports.errors import IntegrityError
 from fencepost.services.means import estimated_now_us
 from fencepost.services.submission import Submission
 from fencepost.services.worker import Worker
+from fencepost.surfaces.cli.anchors import anchor_line
 from fencepost.surfaces.cli.context import (
     NO_GLOBALS,
     CommandError,
@@ -35,11 +37,14 @@ from fencepost.surfaces.cli.context import (
     opened_home,
 )
 from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
 from fencepost.surfaces.cli.progress import Lines, Progress, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
 from fencepost.surfaces.cli.submit import Placed, checked_for, place
 from fencepost.surfaces.cli.summary import Report, print_report, report
+from fencepost.surfaces.cli.typed import here
+from fencepost.surfaces.cli.words import count, duration
 
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
@@ -109,9 +114,11 @@ def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: L
     with app.kernel.reader.look() as look:
         plan = _plan(look, placed.plan)
         progress = Progress(placed.plan, look.head.seq, lines)
-        _announce(look, plan, placed, lines)
+        _announce(app, look, plan, placed, lines)
         if plan.open:
             _say_clock(app, look, lines)
+            if (unvouched := anchor_line(app)) is not None:
+                lines.say(unvouched)
             progress.begin(look)
     if not plan.open:
         return _judged(app, placed.plan, None, timed_out=False)
@@ -134,15 +141,17 @@ def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: L
     return _judged(app, placed.plan, interrupts.code, timed_out=timed_out)
 
 
-def _announce(look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:
+def _announce(app: App, look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:
     if placed.fresh:
-        lines.say(f"plan {plan.name}: submitted ({plan.orders} orders)")
+        lines.say(f"plan {plan.name}: submitted ({count(plan.orders, 'order')})")
     elif plan.open:
         orders = look.orders(plan.plan)
         ended = sum(order.state in ENDED for order in orders)
         lines.say(f"plan {plan.name}: continues ({ended} of {len(orders)} orders have ended)")
     else:
         lines.say(f"plan {plan.name}: has ended before; --again submits it anew")
+        if (pinned := pinned_hint(app, look, plan.plan, look.orders(plan.plan))) is not None:
+            lines.say(here(pinned))
 
 
 def _say_clock(app: App, look: Look, lines: Lines) -> None:
@@ -152,7 +161,7 @@ def _say_clock(app: App, look: Look, lines: Lines) -> None:
     if is_blocked(clock):
         lines.say("clock: a reading contradicted the accepted time, so nothing new starts: fencepost clock show")
     elif behind_us > app.kernel.limits.clock_skew_max_us:
-        lines.say(f"clock: {format_duration(behind_us)} behind UTC since a restart; deadlines come that much later")
+        lines.say(f"clock: {duration(behind_us)} behind UTC since a restart; deadlines come that much later")
 
 
 def _until_ended(
@@ -189,7 +198,7 @@ def _until_ended(
 def _plan(look: Look, plan: str) -> PlanState:
     found = look.find(plan, PlanState)
     if found is None:
-        raise FencepostError(f"{plan} was just there and is missing", next_step="fencepost journal verify")
+        raise IntegrityError(f"the cached row of {plan} is missing", next_step=REBUILD)
     return found
 
 

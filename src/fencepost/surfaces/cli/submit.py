@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from fencepost.kernel.receipts import Receipt
 from fencepost.services.submission import Pins, Submission, answered, known_plan, pin, submission_key, submit_command
 from fencepost.surfaces.cli.context import CommandError, opened_home, required
 from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, Source, check, check_alone
+from fencepost.surfaces.cli.words import planned_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,9 @@ def _goes_on(known: PlanState | None, checked: Checked, mode: Submission) -> boo
     """Whether the submission means the known plan. Raises CommandError plan_changed, as the kernel would refuse it."""
     found = meaning(known, checked.content, mode)
     if found == "changed":
-        raise CommandError.of(Refusal(code="plan_changed", detail={"name": checked.document.name}))
+        error = CommandError.of(Refusal(code="plan_changed", detail={"name": checked.document.name}))
+        error.next_step = planned_step(error.next_step or "", shlex.quote(checked.source.file))
+        raise error
     return found == "found"
 
 

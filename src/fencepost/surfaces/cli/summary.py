@@ -127,7 +127,9 @@ def _helps(
 def _proofs(finding: Finding, facts: ResultFacts) -> list[str]:
     lines = []
     for artifact in facts.artifacts[:FILES_SHOWN_MAX]:
-        lines.append(f"{one_line(artifact.path)}  {artifact.digest[:DIGEST_CHARACTERS]}  {count(artifact.bytes, 'byte')}")
+        lines.append(
+            f"{one_line(artifact.path)}  {artifact.digest[:DIGEST_CHARACTERS]}  {count(artifact.bytes, 'byte')}"
+        )
     more = len(facts.artifacts) - FILES_SHOWN_MAX
     if more > 0:
         lines.append(here(f"and {count(more, 'more file')}: fencepost order files {finding.order.task}"))

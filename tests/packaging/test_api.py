@@ -1,0 +1,57 @@
+"""Public is what `__init__` lists; what else programs may use is pinned as types in `tests/typing/api.py`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import fencepost
+
+ROOT = Path(__file__).resolve().parents[2]
+API = ROOT / "tests" / "typing" / "api.py"
+
+
+def test_the_package_gives_what_it_lists() -> None:
+    assert fencepost.__all__ == ["__version__"]
+    assert {name for name in vars(fencepost) if not name.startswith("_") and name != "annotations"} <= {
+        path.stem for path in (ROOT / "src" / "fencepost").iterdir()
+    }
+
+
+def test_the_pinned_names_are_checked_with_everything_else() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert "tests/typing" in settings["tool"]["mypy"]["files"]
+
+
+def test_every_pinned_name_is_there() -> None:
+    imports = [node for node in ast.walk(ast.parse(API.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if (node.module or "").startswith("fencepost")]
+    assert len(ours) > 10
+    for node in ours:
+        module = importlib.import_module(node.module or "")
+        assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+@pytest.mark.slow
+def test_a_changed_signature_is_found(tmp_path: Path) -> None:
+    text = API.read_text("utf-8")
+    (tmp_path / "broken.py").write_text(text.replace("look.ready(observation, look.head.seq, 10)", "look.ready(10)"))
+    (tmp_path / "api.py").write_text(text)
+    codes = [
+        subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=110,
+        ).returncode
+        for path in (tmp_path / "api.py", tmp_path / "broken.py")
+    ]
+    assert codes == [0, 1]

@@ -1,0 +1,86 @@
+"""What a worker looks after beside its attempts: blocked orders, files that killed writers left, its own name (W18)."""
+
+from __future__ import annotations
+
+import time
+
+from fencepost.core.commands import SetBudget
+from fencepost.kernel.read import Look
+from tests.services.world import World, draft
+
+SECOND = 1_000_000
+USD, EUR = "money_micros:USD", "money_micros:EUR"
+
+
+def head(world: World) -> int:
+    with world.app.kernel.reader.look() as look:
+        return look.head.seq
+
+
+def principal_of(look: Look, name: str) -> str:
+    authority = look.authority()
+    assert authority is not None
+    return next(principal for principal, state in authority.principals.items() if state.name == name)
+
+
+def test_a_foreign_currency_holds_an_order_up_without_a_word_on_every_look_and_nobody_else(world: World) -> None:
+    paid = world.submit(draft("a", *world.say("a"), ceilings={"attempts": 2, USD: 10}, attempt_time_us=20 * SECOND))
+    world.write("human", SetBudget(account="scope", ceilings={EUR: 5, "time_us": 60 * SECOND})).required()
+    worker = world.worker(jobs=2)
+    order = world.until_state(paid, "a", "blocked_budget")
+    assert order.reason == "currency_not_budgeted"
+    world.until(worker.is_idle, 5)
+    before = head(world)
+    time.sleep(0.6)
+    assert head(world) <= before + 1, "nothing is written about it again and again"
+    free = world.submit(*(draft(f"n{n}", *world.say(f"n{n}"), attempt_time_us=30 * SECOND) for n in range(4)), name="b")
+    world.until_ended(free, 10)
+    world.write("human", SetBudget(account="scope", ceilings={EUR: 5, USD: 50, "time_us": 90 * SECOND})).required()
+    world.until_ended(paid, 10)
+    assert world.order(paid, "a").reason == "applied"
+    world.check()
+
+
+def test_an_order_that_is_blocked_already_says_so_when_its_currency_goes(world: World) -> None:
+    plan = world.submit(
+        draft("slow", "sleep", "60", attempt_time_us=30 * SECOND),
+        draft("a", *world.say("a"), ceilings={"attempts": 2, USD: 10}, attempt_time_us=30 * SECOND),
+        ceilings={"time_us": 40 * SECOND, "attempts": 6},
+    )
+    world.worker(jobs=2)
+    world.until(lambda: world.order(plan, "a").reason == "budget_held", 10)
+    world.write("human", SetBudget(account="scope", ceilings={EUR: 5})).required()
+    world.until(lambda: world.order(plan, "a").reason == "currency_not_budgeted", 5)
+    world.write("human", SetBudget(account="scope", ceilings={})).required()
+    world.until(lambda: world.order(plan, "a").reason == "budget_held", 5)
+
+
+def test_a_worker_is_not_idle_while_budget_that_came_free_waits_to_be_looked_at(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a"), ceilings={"attempts": 1, USD: 1}))
+    world.write("human", SetBudget(account="scope", ceilings={EUR: 1})).required()
+    worker = world.worker(jobs=1)
+    world.until_state(plan, "a", "blocked_budget")
+    world.until(worker.is_idle, 5)
+    worker.stop()
+    assert worker.is_idle(), "nothing has happened since"
+    world.write("human", SetBudget(account="scope", ceilings={USD: 1})).required()
+    assert not worker.is_idle(), "it could go on, and nobody has looked yet"
+
+
+def test_files_that_killed_writers_left_go_when_a_worker_starts(world: World) -> None:
+    folders = [world.home / name / "partial" / "0123456789abcdef" for name in ("artifacts", "packs")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "1-1-aaaa").write_bytes(b"half a file")
+    world.worker()
+    world.until(lambda: not any((folder / "1-1-aaaa").exists() for folder in folders), 5)
+
+
+def test_c28_a_worker_is_enrolled_by_the_dispatcher_and_not_in_a_persons_name(world: World) -> None:
+    worker = world.worker()
+    with world.app.kernel.reader.look() as look:
+        records = [look.record(seq) for seq, _ in look.records(0, 1_000)]
+        enrolled = next(record for record in records if record.kind == "worker_enrolled")
+        stamp = next(record.command for record in records if record.seq == enrolled.batch.first)
+        assert enrolled.subject == worker.worker and stamp is not None
+        assert stamp.principal == principal_of(look, "dispatcher")
