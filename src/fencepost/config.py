@@ -6,6 +6,7 @@ say where it came from.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 from fencepost.ports.errors import FencepostError
 
 SCOPE_FIRST = "default"
+SCOPE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 FILES = ("fencepost.toml", "pyproject.toml")
 
 KEYS: dict[str, type] = {"home": str, "store": str, "scope": str, "jobs": int}
@@ -104,6 +106,9 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], folder: Path,
             if key in KEYS and key not in values:
                 values[key] = value
                 sources[key] = source
+    if not SCOPE_NAME.fullmatch(values["scope"]):
+        message = f"{values['scope']!r} is no name of a scope"
+        raise ConfigError("bad_name", message, next_step="use [a-z][a-z0-9-]{0,62}")
     if values["jobs"] < 1:
         raise ConfigError("out_of_range", "jobs must be at least 1", next_step="write a positive number")
     return Config(**values, sources=sources)

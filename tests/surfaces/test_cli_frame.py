@@ -205,3 +205,14 @@ def test_config_validate_refuses_what_cannot_be_used(repo: Repo, text: str, code
     repo.write("fencepost.toml", text)
     error = repo.error("config", "validate", code=2)
     assert error["code"] == code and "fencepost.toml" in error["message"]
+
+
+def test_c26_a_scope_has_a_name_and_a_new_one_is_told(repo: Repo) -> None:
+    """A scope that was only mistyped would run everything again."""
+    repo.write("p.toml", ONE)
+    for name in ("Bad Scope", "../x", "ä", "a/b"):
+        refused = repo.call("run", "p.toml", "--scope", name)
+        assert (refused.returncode, "bad_name" in refused.stderr) == (2, True), (name, refused.stderr)
+    assert not (repo.folder / ".fencepost").exists()
+    assert "made scope other" in repo.call("run", "p.toml", "--scope", "other").stderr
+    assert "made scope" not in repo.call("run", "p.toml", "--scope", "other").stderr

@@ -57,7 +57,7 @@ def test_killed_in_the_middle_a_run_continues_at_once(repo: Repo) -> None:
     assert processes_of(repo.folder) == []
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_drains_and_costs_no_attempt(repo: Repo, number: signal.Signals, expected: int) -> None:
     running = repo.start("run", "plan.toml")
     read_until(running, "two: active")
@@ -216,5 +216,5 @@ def test_an_output_that_takes_nothing_is_an_error_and_the_plan_is_kept(repo: Rep
         repo.environment(),
     )
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-    assert re.search(r"error \[storage_full\]", (repo.folder / "said").read_text())
+    assert re.search(r"error \[output_failed\]: standard output", (repo.folder / "said").read_text())
     assert repo.call("run", "plan.toml").returncode == 0

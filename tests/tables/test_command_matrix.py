@@ -168,7 +168,7 @@ ACCEPTED: dict[str, set[str]] = {
     "applied": {"reserve_next", "report", "apply"},
     "failed": {"reserve_next", "apply", "retry_order", "retry_with_dependents"},
     "cancelled": {"reserve_next", "retry_order", "retry_with_dependents"},
-    "cancelled/live": {"reserve_next", "retry_order", "retry_with_dependents"},
+    "cancelled/live": {"reserve_next", "retry_order", "retry_with_dependents", "holder_gone"},
     "dependency_failed": {"reserve_next", "apply"},
     "budget_exhausted": {"reserve_next", "retry_order", "retry_with_dependents"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from fencepost.adapters.authority.keys import KeyFolder, verify_signature
+from fencepost.adapters.durable import place_file
 from fencepost.adapters.entropy import SystemEntropy
+from fencepost.app import App, make_home
+from fencepost.core.commands import ObserveClock
 from fencepost.core.vocabulary import HUMAN_PRINCIPAL, SERVICE_PRINCIPALS
+from fencepost.kernel.group import clock_reading
 from fencepost.ports.authority import CHECKPOINT_SIGNER, KeyDamaged, KeysExposed
-from fencepost.ports.errors import StorageError
+from fencepost.ports.errors import StorageError, StorageMismatch
 from fencepost.testing.fakes import FakeEntropy, MemoryKeyring
 
 EVERY = (HUMAN_PRINCIPAL, *SERVICE_PRINCIPALS, CHECKPOINT_SIGNER)
@@ -207,3 +212,65 @@ def test_entropy_is_fresh_and_the_fakes_repeat() -> None:
     assert one.seed() != other.seed()
     assert MemoryKeyring(1).public_key("a") == MemoryKeyring(1).public_key("a")
     assert MemoryKeyring(1).grant_root(scope="a", epoch=0) != MemoryKeyring(1).grant_root(scope="a", epoch=1)
+
+
+@pytest.mark.parametrize("harm", ["emptied", "open to others", "removed", "folder removed"])
+def test_lost_keys_of_a_store_in_use_are_an_error_and_never_made_anew(tmp_path: Path, harm: str) -> None:
+    home = tmp_path / ".fencepost"
+    make_home(home)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def sample() -> None:
+        app = App(home, scope="default", environment=environment)
+        try:
+            app.kernel.open()
+            reading = app.kernel.clock.read()
+            app.kernel.write(app.kernel.request("sampler", ObserveClock(reading=clock_reading(reading))))
+        finally:
+            app.close()
+
+    sample()
+    for path in (home / "keys").iterdir():
+        if harm == "emptied":
+            path.write_bytes(b"")
+        elif harm == "open to others":
+            path.chmod(0o777)
+        else:
+            path.unlink()
+    if harm == "folder removed":
+        (home / "keys").rmdir()
+    with pytest.raises(KeysExposed if harm == "open to others" else KeyDamaged):
+        sample()
+    app = App(home, scope="default", environment=environment)
+    with pytest.raises(KeysExposed if harm == "open to others" else KeyDamaged):
+        app.kernel.verify()
+    app.close()
+    kept = list((home / "keys").glob("*.key")) if (home / "keys").is_dir() else []
+    assert not kept or not harm.endswith("removed")
+
+
+def test_files_placed_by_many_at_once_are_whole(tmp_path: Path) -> None:
+    """First runs race: several processes make one home, and all of them get it."""
+    children = []
+    for _ in range(8):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                for number in range(20):
+                    make_home(tmp_path / f"{number}" / ".fencepost")
+                    place_file(tmp_path / "same", b"x" * 100_000)
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
+    assert (tmp_path / "same").read_bytes() == b"x" * 100_000
+    assert not list(tmp_path.rglob("*.new"))
+
+
+def test_a_layout_that_is_no_text_is_of_another_program(tmp_path: Path) -> None:
+    make_home(tmp_path / ".fencepost")
+    (tmp_path / ".fencepost/layout").write_bytes(b"\xff\xfe")
+    with pytest.raises(StorageMismatch):
+        App(tmp_path / ".fencepost", scope="default", environment={})

@@ -533,3 +533,22 @@ def test_files_are_closed_to_others(ledger: FileLedger, place: Path) -> None:
 def test_a_ledger_without_a_place_is_a_mistake_of_the_program() -> None:
     with pytest.raises(ValueError):
         FileLedger((), KEYRING)
+
+
+def test_two_homes_of_one_store_are_named_and_a_moved_one_is_not(tmp_path: Path) -> None:
+    places = (tmp_path / "ledger",)
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    ledgers = [FileLedger(places, KEYRING, home=home) for home in (first, second)]
+    assert not ledgers[0].has_signed()
+    ledgers[0].append(checkpoint(1))
+    assert ledgers[0].has_signed() and not ledgers[1].has_signed()
+    assert ledgers[0].other_homes() == ledgers[1].other_homes()[1:] == ()
+    assert ledgers[1].other_homes() == (first,)
+    ledgers[1].append(checkpoint(2))
+    ledgers[1].append(checkpoint(3))
+    assert ledgers[0].other_homes() == (second,)
+    second.rename(tmp_path / "c")
+    assert ledgers[0].other_homes() == ()
+    assert len((places[0] / "homes").read_bytes().splitlines()) == 2

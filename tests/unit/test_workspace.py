@@ -315,3 +315,43 @@ def test_two_sweeps_of_the_same_trash_help_each_other(bench: Bench) -> None:
         children.append(child)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
     assert os.listdir(trash) == []
+
+
+def test_a_declared_output_below_a_path_that_is_too_long_is_a_problem(bench: Bench) -> None:
+    workspace = bench.prepare({"a": b"1"})
+    here = os.open(workspace.path, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=here)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("deep.txt", os.O_WRONLY | os.O_CREAT, dir_fd=here))
+    os.close(here)
+    collected = bench.collect(workspace, "**/deep.txt")
+    assert (collected.outputs, [problem.code for problem in collected.problems]) == ((), ["bad_path_name"])
+    assert bench.collect(workspace, "a").problems == ()
+
+
+@pytest.mark.parametrize("how", ["removed", "a file", "a link"])
+def test_a_workspace_that_is_no_folder_any_more_is_a_problem(bench: Bench, how: str) -> None:
+    workspace = bench.prepare({})
+    workspace.path.rmdir()
+    if how == "a file":
+        workspace.path.touch()
+    elif how == "a link":
+        workspace.path.symlink_to("/etc")
+    collected = bench.collect(workspace, "passwd")
+    assert (collected.outputs, codes(collected)) == ((), {"": "unreadable"})
+
+
+def test_the_same_content_put_again_mends_what_the_disk_has_damaged(bench: Bench) -> None:
+    digest = bench.pin({"a": b"a" * 100, "b": b"b"})
+    paths = [path for path in bench.home.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(paths) >= 2, "a pack and a manifest"
+    whole = {path: path.read_bytes() for path in paths}
+    for path, data in whole.items():
+        path.chmod(0o600)
+        path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    again = Bench(bench.home.parent)
+    assert again.pin({"a": b"a" * 100, "b": b"b"}) == digest
+    assert {path: path.read_bytes() for path in paths} == whole

@@ -6,7 +6,8 @@ the home. Appends go to the first place that can be written; reads take both, si
 change.
 
 `homes` beside it names the homes that have signed here: two that stand are copies of one store, each of which makes
-the other's chain look wrong.
+the other's chain look wrong. `anchored` in the home says that checkpoints were left, and where: if none is found then,
+they were lost.
 
 Growth is bounded. When the file has doubled since it was last thinned out (and passes 2 MiB), each chain
 (scope, stream, epoch) keeps its first checkpoint, its last 1,000, and of the older ones the oldest in each
@@ -39,6 +40,7 @@ _BUCKETS_PER_DOUBLING_BITS = 3
 _FILE = "checkpoints.ndjson"
 _LOCK = "lock"
 _HOMES = "homes"
+_MARK = "anchored"
 _UNWRITABLE = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
 )
@@ -105,6 +107,8 @@ class FileLedger:
             bytes_now = _append_line(place / _FILE, line + b"\n")
             if self._home is not None:
                 _note_home(place / _HOMES, self._home)
+                if not (self._home / _MARK).is_file():
+                    place_file(self._home / _MARK, os.fsencode(place) + b"\n")
             if bytes_now > max(self._thinning_bytes_min, 2 * _thinned_bytes(lock)):
                 self._thin(place / _FILE, lock)
 
@@ -122,6 +126,10 @@ class FileLedger:
             for _, entry in _entries(place / _FILE)
             if scope in (None, entry.checkpoint.scope) and stream in (None, entry.checkpoint.stream)
         )
+
+    def has_signed(self) -> bool:
+        """Whether this home, or the one that it is a copy of, has ever left a checkpoint anywhere."""
+        return self._home is not None and (self._home / _MARK).is_file()
 
     def other_homes(self) -> tuple[Path, ...]:
         """Homes other than this one that have signed into this ledger and still stand: copies of one store."""

@@ -412,7 +412,7 @@ _REFUSALS = (
     _refusal("no_home", 3, "There is no .fencepost folder here or above.", "fencepost init"),
     _refusal("plan_missing", 3, "There is no plan file at {path}.", "name an existing file"),
     _refusal("usage", 2, "{problem}", "fencepost --help"),
-    _refusal("output_failed", 1, "Standard output cannot be written: {problem}.", "write it to another place"),
+    _refusal("output_failed", 1, "The output cannot be written: {problem}.", "write it to another place"),
     _refusal("unsupported_platform", 1, "This system is not supported: {problem}.", "use Linux or macOS"),
     _refusal("waited_too_long", 6, "The time given ran out before everything had ended.", "run again: it continues"),
     _refusal("internal_error", 1, "Something unexpected went wrong: {problem}.", "fencepost doctor"),

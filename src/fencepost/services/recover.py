@@ -51,15 +51,18 @@ class Recoverer:
         for hold in holds.values():
             if not isinstance(hold, HoldState):
                 continue
-            attempt = left.get(hold.attempt)
-            if isinstance(attempt, AttemptState) and attempt.worker != self._worker:
-                if self._prove_gone(attempt, reading, is_over=attempt.lease_us <= now_us):
-                    done += 1
-                    continue
-            if hold.settle_by_us <= now_us:
-                command = SettleHold(hold=hold.hold, expected=hold.version)
-                done += self._means.issue("dispatcher", command).ok
+            done += self._settle(hold, left[hold.attempt], reading, now_us)
         return done
+
+    def _settle(self, hold: HoldState, attempt: AttemptState, reading: Reading, now_us: int) -> bool:
+        """Settle what a cancelled attempt still holds: by the proof that its holder is gone, else by its time."""
+        is_over = attempt.lease_us <= now_us
+        if attempt.worker != self._worker and self._prove_gone(attempt, reading, is_over=is_over):
+            return True
+        if hold.settle_by_us > now_us:
+            return False
+        command = SettleHold(hold=hold.hold, expected=hold.version)
+        return self._means.issue("dispatcher", command).ok
 
     def _end(self, attempt: AttemptState, reading: Reading, *, is_over: bool) -> bool:
         if attempt.worker != self._worker and self._prove_gone(attempt, reading, is_over=is_over):

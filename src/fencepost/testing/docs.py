@@ -220,7 +220,7 @@ def reasons_page() -> str:
             [(str(code), str(_http(code)), text) for code, text in EXIT_CODES.items()],
         ),
         "",
-        "A command that a signal ended exits with 130 (SIGINT) or 143 (SIGTERM), after a drain.",
+        "A command that a signal ended exits with 129 (SIGHUP), 130 (SIGINT) or 143 (SIGTERM), after a drain.",
         "",
     ]
     for sort, title, about in SORTS:

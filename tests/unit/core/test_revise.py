@@ -179,6 +179,45 @@ def test_retry_of_one_dependent_alone_uses_the_newest_of_what_it_needs() -> None
     world.check()
 
 
+def test_a_retry_with_dependents_finds_those_that_waited_for_an_order_that_it_replaced() -> None:
+    """The edges of a dependent name the order that was there when it was written, not the replacements since."""
+    world = World()
+    world.submit(draft("a"), draft("b", "a"), draft("c", "b"))
+    world.fail("a")
+    world.ok(c.RetryOrder(order=world.order("a").order))
+    world.fail("a")
+    again = world.order("a")
+    assert again.replaces is not None
+    told = world.ok(c.RetryOrder(order=again.order, with_dependents=True))
+    assert len(told["replacements"]) == 3
+    for task in "abc":
+        world.finish(task)
+    assert {world.order(task).state for task in "abc"} == {"applied"}
+    world.check()
+
+
+def test_case_01_a_cancelled_attempt_whose_holder_is_proved_gone_is_charged_until_then() -> None:
+    world = World()
+    world.submit(draft("a"))
+    known = world.activate("a")
+    world.advance(3 * SECOND)
+    world.ok(c.CancelOrder(order=world.order("a").order))
+    world.advance(2 * SECOND)
+    proof = c.ProveHolderGone(
+        attempt=known.attempt,
+        fence=known.fence,
+        host=known.host,
+        boot_id=known.boot_id,
+        basis="locks_free",
+        evidence="free",
+    )
+    world.ok(proof)
+    hold = world.live.values[known.hold]
+    assert (hold.state, hold.basis, hold.charged["time_us"]) == ("settled", "holder_gone", 5 * SECOND)
+    assert world.refused(proof) == "attempt_state", "a hold ends once"
+    world.check()
+
+
 def test_w18_a_ceiling_is_replaced_and_counts_from_the_next_hold_on() -> None:
     world = World()
     plan = world.submit(draft("a", attempts=2, retry=True))

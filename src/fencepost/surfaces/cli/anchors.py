@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from fencepost.app import App
 from fencepost.core.ids import sha256_of
-from fencepost.services.means import is_locked
 from fencepost.surfaces.cli.words import UNSIGNED
 
 VERIFY = "fencepost journal verify"
@@ -44,11 +43,8 @@ def anchor_finding(opened: App) -> Finding | None:
 
 
 def anchor_line(opened: App) -> str | None:
-    """One line for who runs something; None for a store that agrees with its anchors, is new, or is at work elsewhere,
-    whose first anchor comes when that ends."""
-    found = anchor_finding(opened) if opened.kernel.opened_at else None
-    if found is None:
-        return None
-    if not found.bad and any(is_locked(lock) for lock in (opened.home / "locks").glob("worker_*.lock")):
+    """One line for who runs something; None for a store that agrees with its anchors or has never left one."""
+    found = anchor_finding(opened)
+    if found is None or not (found.bad or opened.ledger.has_signed()):
         return None
     return f"anchors: {found.message}: {found.following}"

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TextIO
 from cyclopts import Parameter
 
 from fencepost.app import HOME_NAME, App, NoHome, find_home
-from fencepost.config import Config, load
+from fencepost.config import SCOPE_FIRST, Config, load
 from fencepost.core.reasons import REASONS, Refusal
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
@@ -107,9 +107,12 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
     app = App(home, scope=config.scope, environment=os.environ)
     opened_is(home.absolute(), config.scope)
     try:
-        if not create:
-            _require_scope(app)
+        fresh = not _has_scope(app)
+        if fresh and not create:
+            raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
         app.kernel.open()
+        if fresh and config.scope != SCOPE_FIRST:
+            say(f"made scope {config.scope}")  # one that was only mistyped would run everything again
         yield app
     except CommandError as error:
         with app.kernel.reader.look() as look:
@@ -132,10 +135,9 @@ def _require_own_store(home: Path, config: Config) -> None:
         )
 
 
-def _require_scope(app: App) -> None:
+def _has_scope(app: App) -> bool:
     with app.kernel.reader.look() as look:
-        if not look.head.seq:
-            raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
+        return look.head.seq > 0
 
 
 def find_plan(look: Look, name: str) -> PlanState:

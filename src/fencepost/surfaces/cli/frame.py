@@ -64,6 +64,7 @@ EXIT_UNEXPECTED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITABLE: Final = (*_FULL, errno.EIO)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -195,10 +196,7 @@ def _failed(error: Exception, as_json: bool) -> int:
 
         traceback.print_exception(error)
     code, documents = _described(error)
-    if not _settle_stdout() and isinstance(error, OSError):
-        # What could not be printed is there still, so that this is told from a disk of ours that fails.
-        told = f"standard output cannot be written: {error.strerror or error}"
-        documents = [_document("output_failed", told, "write it to another place")]
+    _settle_stdout()
     try:
         _print_error(documents, as_json)
     except OSError:
@@ -206,14 +204,12 @@ def _failed(error: Exception, as_json: bool) -> int:
     return code
 
 
-def _settle_stdout() -> bool:
+def _settle_stdout() -> None:
     """Print what is left to print, or drop it where it cannot be, so that the interpreter does not try again."""
     try:
         sys.stdout.flush()
     except OSError:
         _mute_stdout()
-        return False
-    return True
 
 
 def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
@@ -232,6 +228,10 @@ def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
         reason = REASONS[error.code]
         return reason.exit_code, [_document(error.code, _one_line(str(error)), reason.next_step)]
     message = _one_line(f"{type(error).__name__}: {error}")
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+        # The home's own files are written by adapters, which say what they wrote: this was meant for the reader.
+        told = f"standard output, or the file that was named, cannot be written: {error.strerror}"
+        return EXIT_UNEXPECTED, [_document("output_failed", told, REASONS["output_failed"].next_step)]
     if isinstance(error, OSError):
         code = "storage_full" if error.errno in _FULL else "storage_error"
         following = "free space and run again" if code == "storage_full" else "fencepost doctor"

@@ -16,14 +16,19 @@ TICK_S = 0.1  # how late a signal may be noticed
 
 
 class Interrupts:
-    """While the block lasts, SIGINT and SIGTERM are remembered in `code` (130 or 143, None before one came)."""
+    """While the block lasts, a signal is remembered in `code`: 128 and its number, None before one came.
+
+    SIGINT and SIGTERM, and SIGHUP of a terminal that was closed, unless its sender was told to be ignored (`nohup`).
+    """
 
     def __init__(self) -> None:
         self.code: int | None = None
         self._before: list[tuple[signal.Signals, Any]] = []
 
     def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._before.append((number, signal.signal(number, self._seen)))
         return self
 
