@@ -84,8 +84,9 @@ def test_a_tree_whose_whole_supervision_was_killed_is_ended_with_its_lease(world
     world.until(lambda: world.attempts(plan, "a")[0].state == "running")
     [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
     keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
-    for pid in (other.pid, host, *keepers):
-        os.kill(pid, signal.SIGKILL)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another die
+        for pid in (other.pid, host, *keepers):
+            os.kill(pid, number)
     time.sleep(0.2)
     assert world.processes(), "the command outlives its supervision"
     world.worker(jobs=1)

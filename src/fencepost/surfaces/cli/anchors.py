@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.app import App
+from fencepost.core.anchor import Checkpoint
 from fencepost.core.ids import sha256_of
+from fencepost.kernel.read import Look
+from fencepost.ports.journal import Head
 from fencepost.surfaces.cli.words import UNSIGNED
 
 VERIFY = "fencepost journal verify"
+LOOKED_AT_MAX = 100  # anchors, the last that were left: a store that went on after a restore agrees with its own
 
 
 class Finding(NamedTuple):
@@ -20,19 +24,15 @@ class Finding(NamedTuple):
 
 
 def anchor_finding(opened: App) -> Finding | None:
-    """What is wrong between the newest anchor and the chain, None where they agree."""
+    """What is wrong between the newest anchors and the chain, None where they agree."""
     kernel = opened.kernel
-    anchor = kernel.ledger.latest(scope=kernel.stream.scope, stream=kernel.stream.name)
+    anchors = kernel.ledger.all(scope=kernel.stream.scope, stream=kernel.stream.name)[-LOOKED_AT_MAX:]
+    if not anchors:
+        return Finding(False, UNSIGNED.format(place=opened.ledger.where()), VERIFY)
     with kernel.reader.look() as look:
         head = look.head
-        rows = [] if anchor is None else look.records(anchor.sequence - 1, 1)
-    if anchor is None:
-        return Finding(False, UNSIGNED.format(place=opened.ledger.where()), VERIFY)
-    if anchor.sequence > head.seq:
-        told = f"the journal ends at record {head.seq}, and record {anchor.sequence} was signed before"
-    elif not rows or sha256_of(rows[0][1]) != anchor.digest:
-        told = f"record {anchor.sequence} is not the one that was signed"
-    else:
+        told = next((text for each in reversed(anchors) if (text := _disagreement(each, head, look))), None)
+    if told is None:
         return None
     copies = opened.ledger.other_homes()
     if copies:
@@ -40,6 +40,15 @@ def anchor_finding(opened: App) -> Finding | None:
         return Finding(True, told, "keep one of the two homes; begin the other anew, in a folder without .fencepost")
     told += "; the store is an older copy, was restored from one, or was rewritten"
     return Finding(True, told, f"{VERIFY}; do not write to this store before its newest copy is found")
+
+
+def _disagreement(anchor: Checkpoint, head: Head, look: Look) -> str | None:
+    if anchor.sequence > head.seq:
+        return f"the journal ends at record {head.seq}, and record {anchor.sequence} was signed before"
+    rows = look.records(anchor.sequence - 1, 1)
+    if not rows or sha256_of(rows[0][1]) != anchor.digest:
+        return f"record {anchor.sequence} is not the one that was signed"
+    return None
 
 
 def anchor_line(opened: App) -> str | None:
