@@ -133,7 +133,9 @@ def _failure(
         return "deterministic_input", "spawn_failed", ended.message
     if ended.reason == "timeout":
         return "executor", "timed_out", ended.message or "the attempt passed its time limit"
-    if ended.reason == "keeper_lost" or not ended.tree_empty:
+    if not ended.tree_empty:
+        return "terminal", "containment_lost", ended.message
+    if ended.reason == "keeper_lost":
         return "executor", "executor_failed", ended.message
     if ended.reason != "exited":
         return "executor", "stopped_on_order", ended.message or f"the attempt was stopped ({ended.reason})"

@@ -218,6 +218,17 @@ def test_case_01_a_cancelled_attempt_whose_holder_is_proved_gone_is_charged_unti
     world.check()
 
 
+def test_case_23_a_result_whose_processes_may_still_run_is_never_accepted_nor_followed_by_itself() -> None:
+    world = World()
+    world.submit(draft("a", attempts=3, retry=True), draft("b", "a"))
+    known = world.activate("a")
+    world.ok(world.result(known, tree_empty=False))
+    world.ok(c.ApplyResult(attempt=known.attempt))
+    assert (world.order("a").state, world.order("a").reason) == ("failed", "containment_lost")
+    assert world.order("b").state == "dependency_failed"
+    world.check()
+
+
 def test_w18_a_ceiling_is_replaced_and_counts_from_the_next_hold_on() -> None:
     world = World()
     plan = world.submit(draft("a", attempts=2, retry=True))

@@ -248,6 +248,9 @@ class Verdict(NamedTuple):
 def judge(terms: Terms, facts: ResultFacts, verification: str) -> Verdict:
     """Judge a result by its order's acceptance contract; the claims of its sender decide nothing."""
     accept = terms.accept
+    if not facts.tree_empty:
+        # Its processes may still be writing: nothing of it is accepted, and nothing starts beside them by itself.
+        return Verdict("containment_lost", "terminal")
     if facts.outcome == "succeeded" and facts.failure is not None:
         return Verdict("result_invalid", "executor")
     if facts.outcome == "failed":
