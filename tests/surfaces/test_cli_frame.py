@@ -216,3 +216,16 @@ def test_c26_a_scope_has_a_name_and_a_new_one_is_told(repo: Repo) -> None:
     assert not (repo.folder / ".fencepost").exists()
     assert "made scope other" in repo.call("run", "p.toml", "--scope", "other").stderr
     assert "made scope" not in repo.call("run", "p.toml", "--scope", "other").stderr
+
+
+@pytest.mark.parametrize(("layout", "next_step"), [("9\n", "use the fencepost that made it"), (None, "fencepost init")])
+def test_doctor_sends_only_an_unfinished_home_to_init(repo: Repo, layout: str | None, next_step: str) -> None:
+    assert repo.call("init").returncode == 0
+    place = repo.folder / ".fencepost" / "layout"
+    if layout is None:
+        place.unlink()
+    else:
+        place.write_text(layout)
+    shown = repo.call("doctor", "--home", str(place.parent))
+    assert shown.returncode == 1
+    assert next_step in " ".join(shown.stdout.split()), shown.stdout

@@ -108,9 +108,12 @@ def _home(config: Config) -> Iterator[Line]:
     if home is None or not home.is_dir():
         yield Line("home", "warn", "there is no home here or above", "fencepost init, or fencepost run PLAN")
         return
-    layout = layout_of(home) or "missing"
+    layout = layout_of(home)
     if layout != str(LAYOUT):
-        yield Line("home", "bad", f"{home}: its layout is {layout}, this program has {LAYOUT}", "fencepost init")
+        found = layout or "missing"
+        # Only an unfinished home is completed by `init`; one of another layout belongs to another program.
+        next_step = "use the fencepost that made it" if layout else "fencepost init"
+        yield Line("home", "bad", f"{home}: its layout is {found}, this program has {LAYOUT}", next_step)
         return
     missing = [name for name in FOLDERS if not (home / name).is_dir()]
     closed = [name for name in FOLDERS if name not in missing and not diagnosis().takes_files(home / name)]
