@@ -21,7 +21,7 @@ def plan_text(number: int, log: Path) -> str:
         needs = f'needs = ["w{place - 2}"]\n' if place >= 2 else ""
         lines.append(
             f'[[work]]\nname = "w{place}"\n{needs}'
-            f'run = ["sh", "-c", "sleep 0.0{place}; echo done > out.txt; echo killed-{number}/w{place} >> \'{log}\'"]\n'
+            f'run = ["sh", "-c", "sleep 0.1{place}; echo done > out.txt; echo killed-{number}/w{place} >> \'{log}\'"]\n'
             'outputs = ["out.txt"]\naccept = { files = ["out.txt"] }\n'
             "budget = { attempts = 60 }\n"
         )

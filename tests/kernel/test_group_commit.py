@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.core.anchor import Checkpoint
 from fencepost.core.canonical import encode_trusted
-from fencepost.core.commands import AnyCommand, CancelOrder, Request, Reserve, ReserveNext, SubmitOrder
+from fencepost.core.commands import AnyCommand, CancelOrder, ProveHolderGone, Request, Reserve, ReserveNext, SubmitOrder
 from fencepost.core.decide import Decided, Given, View
 from fencepost.core.decide import decide as decide_command
 from fencepost.core.limits import FIRST_VALUES, Limits
@@ -19,6 +19,7 @@ from fencepost.testing.fakes import FakeClock, MemoryLedger
 from tests.kernel.support import (
     WORKER,
     Trouble,
+    activate,
     codes,
     done,
     draft,
@@ -262,6 +263,30 @@ def test_time_is_observed_first_when_the_last_observation_is_old() -> None:
         stamp = look.record(receipts[0].first_seq).command
         state = look.clock()
     assert stamp is not None and state is not None and stamp.clock == state.last_seq
+    assert matches(kernel)
+
+
+def test_w19_what_is_charged_by_the_clock_rests_on_a_reading_of_its_moment() -> None:
+    """A worker killed a millisecond after its activation used a millisecond, however fresh the last observation is."""
+    clock = FakeClock()
+    kernel = kernel_over(memory(), clock=clock)
+    done(kernel, "dispatcher", enrol())
+    [reserved] = done(kernel, "dispatcher", reserve(done(kernel, "human", submit("a"))))["reservations"]
+    done(kernel, "dispatcher", activate(reserved))
+    clock.advance(1_000)
+    proof = ProveHolderGone(
+        attempt=reserved["attempt"],
+        fence=reserved["fence"],
+        host=enrol().host,
+        boot_id=enrol().boot_id,
+        basis="locks_free",
+        evidence="its locks are free",
+    )
+    # In one group behind a command that is content with the observation as it is.
+    receipts = kernel.write_many([kernel.request("human", submit("b")), kernel.request("dispatcher", proof)])
+    assert codes(receipts) == [None, None]
+    with kernel.reader.look() as look:
+        assert look.get("scope").account.charged["time_us"] == 1_000
     assert matches(kernel)
 
 

@@ -403,6 +403,10 @@ NEEDS_CLOCK: frozenset[type[Command]] = frozenset(PAIRS) - {OpenScope, ObserveCl
 """Commands that name an accepted observation; the sampler's comes first when the last one is too old. Every command
 is judged by a grant that may end, and whatever makes an order ready gives it its place in the queue."""
 
+MEASURES_TIME: frozenset[type[Command]] = frozenset({ProveHolderGone})
+"""Commands that charge the time until now: they rest on a reading of this moment. An older one, however little older,
+would take from the charge what had passed since, and all of it from an attempt that began after it."""
+
 
 class Request(Part, frozen=True):
     """A command with who asks for it, on which grant (digest of its chain), and under which key."""

@@ -13,7 +13,7 @@ import msgspec
 
 from fencepost.core.canonical import encode_trusted
 from fencepost.core.chain import Link, Sealed, Where, seal
-from fencepost.core.commands import NEEDS_CLOCK, ObserveClock, OpenScope, Reading, Request
+from fencepost.core.commands import MEASURES_TIME, NEEDS_CLOCK, ObserveClock, OpenScope, Reading, Request
 from fencepost.core.decide import Batch, Decided, Given, decide
 from fencepost.core.decide.authority import authorize
 from fencepost.core.evolve import Fact
@@ -76,7 +76,7 @@ class Group:
         self._rows = dict(known)
         self._new_rows: list[CommandRow] = []
         self._answers: list[tuple[Ticket, Receipt | Exception]] = []
-        self._has_observed = False
+        self._looked_for_us: int | None = None
         self.view = GroupView(transaction, tools.stream, tools.memory)
         self.link = Link(head.seq, head.digest)
         self.records: list[Sealed] = []
@@ -110,8 +110,8 @@ class Group:
         row = self._rows.get(request.key)
         if row is not None:
             return self._replay(ticket, row), [], NOTHING
-        if not self._has_observed and type(request.command) in NEEDS_CLOCK:
-            self._observe()
+        if type(request.command) in NEEDS_CLOCK:
+            self._observe(1 if type(request.command) in MEASURES_TIME else self._tools.limits.clock_resolution_us)
         decided = decide(self.view, request, self._given(request, ticket.seed), self.link.seq + 1)
         if decided.refusal is not None and not decided.refusal.reason.durable and _only_decisions(decided.facts):
             # A refusal that may pass binds nobody: nothing is written, and its key stays free to be tried again.
@@ -143,22 +143,20 @@ class Group:
         utc_us = self._moment.reading.utc_us
         return Given(ids, self._tools.limits, questions.digests, questions.rulings, identities.prover, utc_us)
 
-    def _observe(self) -> None:
-        """Run the sampler's command first when the last accepted observation is too old for the next one.
+    def _observe(self, age_us: int) -> None:
+        """Run the sampler's command first when the last accepted observation is `age_us` old: too old for the next.
 
-        Once for each group: it has one moment, so that a second look could find nothing else.
+        A group has one moment, so that a second look that asks for no less age could find nothing else.
         """
+        if self._looked_for_us is not None and self._looked_for_us <= age_us:
+            return
         clock = self.view.get(CLOCK)
         if not isinstance(clock, ClockState):
             return
-        self._has_observed = True
+        self._looked_for_us = age_us
         now = self._moment.reading
         source = clock.sources.get(now.source)
-        if (
-            source is not None
-            and source.boot_id == now.boot_id
-            and now.tick_us - source.last_tick < self._tools.limits.clock_resolution_us
-        ):
+        if source is not None and source.boot_id == now.boot_id and now.tick_us - source.last_tick < age_us:
             return
         sampler = self._identities().named("sampler")
         request = Request(
