@@ -19,7 +19,9 @@ from fencepost.adapters.clock import SystemClock
 from fencepost.adapters.durable import place_file, storage_errors
 from fencepost.adapters.entropy import SystemEntropy
 from fencepost.adapters.ledger import FileLedger, ledger_places
+from fencepost.adapters.locks import FolderLocks
 from fencepost.adapters.repository import find_root, open_repository
+from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import FolderWakeups
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
@@ -151,6 +153,7 @@ class App:
         self.home = home
         self.environment = dict(environment)  # os.environ decodes each value anew whenever it is asked
         entropy = SystemEntropy()
+        self.threads = SystemThreads()
         journal = sqlite.open(home / "store.db", home / "locks")
         stream = Stream(scope, STREAM)
 
@@ -178,7 +181,9 @@ class App:
             keyring=self.keys,
             ledger=self.ledger,
             wakeups=FolderWakeups(home / "wake"),
+            threads=self.threads,
         )
+        self.locks = FolderLocks(home / "locks")
         self._executor: CommandExecutor | None = None
 
     @cached_property
@@ -221,7 +226,8 @@ class App:
             executor=self.executor,
             artifacts=self.artifacts,
             workspaces=self.workspaces,
-            locks=self.home / "locks",
+            threads=self.threads,
+            locks=self.locks,
             environment=partial(
                 attempt_environment, base=self.environment, bin_folder=str(Path(sys.executable).parent)
             ),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import LocalWakeups
 from fencepost.core.commands import (
     Activate,
@@ -79,6 +80,7 @@ def kernel_over(
         keyring=MemoryKeyring(),
         ledger=ledger or MemoryLedger(),
         wakeups=LocalWakeups(),
+        threads=SystemThreads(),
         limits=limits,
     )
     kernel.open()

@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fencepost.adapters.locks import FolderLocks
 from fencepost.core.commands import EnrolWorker, RecordVerification, Request, ReserveNext
 from fencepost.core.ids import IdSource
 from fencepost.core.records.plan import Acceptance
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import StorageUnavailable
-from fencepost.services.means import is_locked, remove_if_free, take_lock, try_lock
 from tests.services.world import SHORT, World, draft
 
 
@@ -46,11 +46,11 @@ def test_case_16_a_reservation_of_a_living_worker_lapses_by_the_clock(world: Wor
     plan = world.submit(draft("a", *world.say("a")))
     reserve_only(world)
     [attempt] = world.attempts(plan, "a")
-    lock = take_lock(world.home / "locks" / f"{attempt.worker}.lock", wait=False)
+    lock = world.app.locks.take(f"{attempt.worker}.lock", wait=False)
     assert lock is not None
     world.worker(jobs=1)
     took = world.until_ended(plan, 10)
-    os.close(lock)
+    lock.release()
     assert 1.0 < took < 6
     assert [each.state for each in world.attempts(plan, "a")] == ["expired_no_effect", "accepted"]
     assert world.plan(plan).account.charged["attempts"] == 1
@@ -228,8 +228,8 @@ def test_lock_files_and_folders_that_nobody_needs_are_swept(world: World) -> Non
     strange = [f"attempt_{'2' * 32}.lock", "turnstile"]
     for name in (*stale, *strange):
         (locks / name).touch()
-    held = locks / f"worker_{'3' * 32}.lock"
-    lock = take_lock(held, wait=True)
+    held = f"worker_{'3' * 32}.lock"
+    lock = world.app.locks.take(held, wait=True)
     for name in (good, f"attempt_{'2' * 32}"):
         (world.home / "work" / name / "workspace").mkdir(parents=True)
     world.worker(jobs=1)
@@ -238,24 +238,25 @@ def test_lock_files_and_folders_that_nobody_needs_are_swept(world: World) -> Non
     world.workers[1].stop()
     left = {path.name for path in locks.iterdir()}
     assert not left & set(stale)
-    assert left >= {*strange, held.name}, "what is held, or is not this scope's, stays"
+    assert left >= {*strange, held}, "what is held, or is not this scope's, stays"
     assert (world.home / "work" / bad).exists()
     assert (world.home / "work" / f"attempt_{'2' * 32}").exists()
     assert lock is not None
-    os.close(lock)
+    lock.release()
 
 
 def test_locks_are_taken_on_the_file_that_stands_there(tmp_path: Path) -> None:
-    path = tmp_path / "a.lock"
-    assert not is_locked(path)
-    with try_lock(path) as first:
-        assert first and is_locked(path)
-        with try_lock(path) as second:
-            assert not second
-        assert not remove_if_free(path)
-    assert not path.exists()
-    path.touch()
-    assert remove_if_free(path) and not remove_if_free(path)
+    locks, name = FolderLocks(tmp_path), "a.lock"
+    assert not locks.is_held(name)
+    first = locks.take(name, wait=False)
+    assert first is not None and locks.is_held(name)
+    assert locks.take(name, wait=False) is None
+    assert not locks.remove_if_free(name)
+    first.release()
+    first.release()
+    assert locks.names() == []
+    (tmp_path / name).touch()
+    assert locks.remove_if_free(name) and not locks.remove_if_free(name)
 
 
 def test_case_45_a_renewed_lease_outlives_its_first_end_and_nobody_takes_it_over(world: World) -> None:

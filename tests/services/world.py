@@ -79,6 +79,7 @@ def limited(app: App, limits: Limits) -> App:
         keyring=known.keyring,
         ledger=known.ledger,
         wakeups=known.wakeups,
+        threads=app.threads,
         limits=limits,
     )
     return app

@@ -6,7 +6,7 @@ error in it leaves the group as it was; from there on nothing can fail for one c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -53,6 +53,11 @@ class Moment:
         return self._reading
 
 
+Witness = Callable[[Request, Receipt, Sequence[Sealed]], None]
+"""Told of each decided command with its receipt and the records that it would write, in the order of decision. What it
+is told is no fact before the group's transaction is committed."""
+
+
 class Tools(NamedTuple):
     """What every group of a writer works with."""
 
@@ -60,6 +65,7 @@ class Tools(NamedTuple):
     limits: Limits
     asked: Asked
     memory: Memory
+    witness: Witness | None = None
 
 
 class Group:
@@ -96,6 +102,8 @@ class Group:
         if outcome is None:
             return False
         receipt, sealed, decided = outcome
+        if self._tools.witness is not None:
+            self._tools.witness(ticket.request, receipt, sealed)
         if sealed:
             self._absorb(sealed, decided)
             row = CommandRow(receipt.key, ticket.digest, receipt.first_seq, receipt.count, _ENCODE.encode(receipt))
@@ -121,7 +129,10 @@ class Group:
         sealed, refusal = self._sealed(request, ticket.digest, decided)
         if refusal is not None:
             decided = msgspec.structs.replace(decided, facts=(), refusal=refusal, result={})
-        receipt = Receipt(
+        return self._receipt(request, sealed, decided), sealed, decided
+
+    def _receipt(self, request: Request, sealed: Sequence[Sealed], decided: Decided) -> Receipt:
+        return Receipt(
             key=request.key,
             sequence=sealed[-1].seq if sealed else self.link.seq,
             first_seq=sealed[0].seq if sealed else 0,
@@ -129,7 +140,6 @@ class Group:
             result=dict(decided.result),
             refusal=decided.refusal,
         )
-        return receipt, sealed, decided
 
     def _given(self, request: Request, seed: bytes) -> Given:
         ids = IdSource(seed, self._moment.reading.utc_us)
@@ -171,6 +181,8 @@ class Group:
         digest = sha256_of(encode_trusted(request.command) + b"|" + request.principal.encode())
         sealed, refusal = self._sealed(request, digest, decided)
         if sealed and refusal is None:
+            if self._tools.witness is not None:
+                self._tools.witness(request, self._receipt(request, sealed, decided), sealed)
             self._absorb(sealed, decided)
 
     def _identities(self) -> Identities:

@@ -5,7 +5,6 @@ It is handed everything it uses. Whoever holds one *is* the kernel; executors ne
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from fencepost.core.anchor import Checkpoint
@@ -19,6 +18,7 @@ from fencepost.core.state import FOLD_VERSION
 from fencepost.core.vocabulary import ACTIONS, HUMAN_PRINCIPAL, SERVICE_PRINCIPALS
 from fencepost.kernel import replay
 from fencepost.kernel.examine import authority_problems as examine
+from fencepost.kernel.group import Witness
 from fencepost.kernel.identities import Identities, Identity
 from fencepost.kernel.read import Reader
 from fencepost.kernel.recall import recall
@@ -32,6 +32,7 @@ from fencepost.ports.entropy import Entropy
 from fencepost.ports.errors import FencepostError, IntegrityError
 from fencepost.ports.journal import Head, Journal, Stream
 from fencepost.ports.ledger import SafetyLedger
+from fencepost.ports.threads import Threads
 from fencepost.ports.wakeups import Wakeups
 
 STREAM = "main"
@@ -51,8 +52,11 @@ class Kernel:
         keyring: Keyring,
         ledger: SafetyLedger,
         wakeups: Wakeups,
+        threads: Threads,
         limits: Limits = FIRST_VALUES,
+        witness: Witness | None = None,
     ) -> None:
+        """`witness` is told of every decision before it is durable; for whoever watches a kernel from outside."""
         broken = limits.check()
         if broken:
             raise ValueError(f"these limits contradict each other: {'; '.join(broken)}")
@@ -67,9 +71,19 @@ class Kernel:
         self._authority = authority
         self.reader = Reader(journal, self.stream)
         self._seeds = Seeds(entropy)
-        self._writer = Writer(journal, self.stream, clock, self._seeds, authority, limits, committed=self._committed)
+        self._writer = Writer(
+            journal,
+            self.stream,
+            clock,
+            self._seeds,
+            authority,
+            limits,
+            threads=threads,
+            committed=self._committed,
+            witness=witness,
+        )
         self._identities: Identities | None = None
-        self._anchor_lock = threading.Lock()
+        self._anchor_lock = threads.lock()
         self._anchored = 0
         self._closed = False
         self._keys_seen = False

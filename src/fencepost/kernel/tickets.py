@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from fencepost.core.limits import Limits
 from fencepost.core.reasons import Refusal
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.entropy import Entropy
+from fencepost.ports.threads import Event
 
 _REQUEST = msgspec.json.Decoder(Request)
 
@@ -72,7 +72,7 @@ class Ticket:
         self.done = False
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
-        self.wake: threading.Event | None = None  # of the thread that waits
+        self.wake: Event | None = None  # of the thread that waits
         self.loop: asyncio.AbstractEventLoop | None = None  # of the task that waits
         self.future: asyncio.Future[Receipt] | None = None
 

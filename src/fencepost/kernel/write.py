@@ -17,7 +17,6 @@ resolution, the sampler's command runs first, in the same group.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fencepost.core.commands import Request
 from fencepost.core.limits import Limits
 from fencepost.core.state import FOLD_VERSION
-from fencepost.kernel.group import Group, Moment, Tools
+from fencepost.kernel.group import Group, Moment, Tools, Witness
 from fencepost.kernel.identities import Asked
 from fencepost.kernel.receipts import Receipt
 from fencepost.kernel.rows import other_fold
@@ -35,6 +34,7 @@ from fencepost.ports.authority import Authority
 from fencepost.ports.clock import Clock
 from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch, StorageUnavailable
 from fencepost.ports.journal import Head, Journal, Stream
+from fencepost.ports.threads import Event, Threads
 
 _TRIES = 3  # of one group, when the store fails in a way that may pass
 _WAIT_S = 10.0  # for the stream's lock, in each try
@@ -55,19 +55,23 @@ class Writer:
         seeds: Seeds,
         authority: Authority,
         limits: Limits,
+        *,
+        threads: Threads,
         committed: Committed,
+        witness: Witness | None,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._seeds = seeds
         self._limits = limits
+        self._threads = threads
         self._committed = committed
-        self._tools = Tools(stream, limits, Asked(authority), Memory())
+        self._tools = Tools(stream, limits, Asked(authority), Memory(), witness)
         self._queue: deque[Ticket] = deque()
-        self._queue_lock = threading.Lock()
-        self._leader = threading.Lock()
+        self._queue_lock = threads.lock()
+        self._leader = threads.lock()
         self._pump: ThreadPoolExecutor | None = None
-        self._pump_lock = threading.Lock()
+        self._pump_lock = threads.lock()
         self._pumping = False
         self._closed = False
 
@@ -96,7 +100,7 @@ class Writer:
     def _decide(self, tickets: Sequence[Ticket]) -> None:
         """Queue tickets and return when all are done, leading whenever nobody else does."""
         last = tickets[-1]
-        wake: threading.Event | None = None
+        wake: Event | None = None
         try:
             with self._queue_lock:
                 self._queue.extend(tickets)
@@ -107,7 +111,7 @@ class Writer:
                         if not last.done:
                             self._run_group()
                 elif wake is None:
-                    wake = threading.Event()
+                    wake = self._threads.event()
                     for ticket in tickets:
                         ticket.wake = wake
                 else:

@@ -35,11 +35,11 @@ from fencepost.ports.executor import Ended, Job
 from fencepost.ports.workspace import HandedFile, Inputs, Workspace
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Reported
+from fencepost.services.jobs import Place, job_for
 from fencepost.services.leases import Lease, Leases
-from fencepost.services.means import Means
+from fencepost.services.means import Means, attempt_lock
 from fencepost.services.results import facts_of, failed, time_used
 
-LOG_BYTES = 2**20  # of the first and of the last part of each stream
 CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
 REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
@@ -108,7 +108,7 @@ class Attempts:
             reported = self._under_lease(lease, task, after)
         finally:
             self._leases.remove(lease)
-            self._means.attempt_lock(lease.attempt).unlink(missing_ok=True)
+            self._means.locks.discard(attempt_lock(lease.attempt))
         if reported is None:
             return None
         self._settle(lease, *reported)
@@ -145,6 +145,7 @@ class Attempts:
             order=reservation["order"],
             fence=reservation["fence"],
             deadline_tick_us=sent_tick_us + limits.lease_us,
+            lock=self._means.threads.lock(),
         )
 
     def _environment_digest(self, names: tuple[str, ...]) -> str:
@@ -220,7 +221,7 @@ class Attempts:
 
     def _contained(self, lease: Lease, ended: Ended) -> Ended:
         """An end without the proof that nobody is left goes on being sought, for as long as `CONTAIN_TRIES` reach."""
-        lock = str(self._means.attempt_lock(lease.attempt))
+        lock = self._means.locks.path(attempt_lock(lease.attempt))
         began_us = self._means.reading().tick_us
         for _ in range(0 if ended.tree_empty else CONTAIN_TRIES):
             reading = self._means.reading()
@@ -231,31 +232,15 @@ class Attempts:
         return ended
 
     def _job(self, lease: Lease, task: Task, space: Workspace) -> Job:
-        environment = self._means.environment(
-            task.spec.environment,
-            home=str(space.home),
-            temporary=str(space.tmp),
-            order=lease.order,
-            attempt=lease.attempt,
-            fence=lease.fence,
-            workspace=str(space.path),
-            repository=task.repository,
-            params_path="" if space.params_path is None else str(space.params_path),
-        )
-        return Job(
-            attempt=lease.attempt,
-            order=lease.order,
-            fence=lease.fence,
+        lock = attempt_lock(lease.attempt)
+        return job_for(
+            self._means,
+            task.spec,
+            Place(attempt=lease.attempt, order=lease.order, fence=lease.fence, space=space, lock=lock),
             argv=task.spec.run,
-            environment=environment,
-            cwd=str(space.path),
-            stdout_path=str(space.logs / "stdout"),
-            stderr_path=str(space.logs / "stderr"),
-            lock_path=str(self._means.attempt_lock(lease.attempt)),
-            status_path=str(space.logs / "status"),
+            logs="",
             time_limit_us=task.time_limit_us,
-            log_head_bytes=LOG_BYTES,
-            log_tail_bytes=LOG_BYTES,
+            repository=task.repository,
         )
 
     def _say(self, event: AppendEvent) -> None:

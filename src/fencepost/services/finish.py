@@ -6,9 +6,6 @@ bring it to its end.
 
 from __future__ import annotations
 
-import threading
-import time
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,13 +18,13 @@ from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import AttemptState
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError, StorageFull
-from fencepost.ports.executor import STOP_GRACE_US, Ended, Job, Running
+from fencepost.ports.executor import STOP_GRACE_US, Ended, Running
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
-from fencepost.services.means import Means, estimated_now_us, is_locked, try_lock
+from fencepost.services.jobs import Place, job_for
+from fencepost.services.means import Means, estimated_now_us, worker_lock
 from fencepost.services.results import log_ref
 
 PAGE = 32
-LOG_BYTES = 2**20
 AGAIN_S = 1.0
 
 
@@ -51,7 +48,7 @@ class Finisher:
         self._running: dict[str, Running] = {}
         self._mine: set[str] = set()
         self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
-        self._lock = threading.Lock()
+        self._lock = means.threads.lock()
         self._draining = False
 
     def drain(self) -> None:
@@ -114,7 +111,7 @@ class Finisher:
                 self._mine.discard(attempt)
                 self._again_at.pop(attempt, None)
                 if not state:
-                    self._again_at[attempt] = time.monotonic() + AGAIN_S
+                    self._again_at[attempt] = self._means.threads.monotonic() + AGAIN_S
         return state
 
     def _finish(self, attempt: str, kept: ResultFacts | None) -> str:
@@ -177,19 +174,24 @@ class Finisher:
             own = attempt.worker == self._worker
             # A worker that is stopped keeps its lock. Its verifier has an end of its own all the same.
             silent_us = now_us - order.moved_us - order.terms.attempt_time_us - self._means.kernel.limits.lease_us
-            if own or silent_us > 0 or not is_locked(self._means.worker_lock(attempt.worker)):
+            if own or silent_us > 0 or not self._means.locks.is_held(worker_lock(attempt.worker)):
                 found.append(attempt.attempt)
         return found[:limit]
 
     def _is_busy(self, attempt: str) -> bool:
         with self._lock:
-            return attempt in self._mine or self._again_at.get(attempt, 0.0) > time.monotonic()
+            return attempt in self._mine or self._again_at.get(attempt, 0.0) > self._means.threads.monotonic()
 
     def adopt(self, attempt: str) -> None:
         """Finish a result of a worker that is gone; two that try at once do not both run its verifier."""
-        with try_lock(self._means.locks / f"{attempt}.finish.lock") as locked:
-            if locked and self.finish(attempt) == "applied":
+        lock = self._means.locks.take(f"{attempt}.finish.lock", wait=False)
+        if lock is None:
+            return
+        try:
+            if self.finish(attempt) == "applied":
                 self._means.workspaces.discard(attempt)
+        finally:
+            lock.release()
 
     def _verify(
         self, attempt: AttemptState, spec: WorkOrderSpec, facts: ResultFacts, descriptor: AttemptDescriptor
@@ -220,31 +222,14 @@ class Finisher:
         return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
 
     def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace) -> Ended:
-        environment = self._means.environment(
-            spec.environment,
-            home=str(space.home),
-            temporary=str(space.tmp),
-            order=attempt.order,
-            attempt=attempt.attempt,
-            fence=attempt.fence,
-            workspace=str(space.path),
-            repository="",
-            params_path="",
-        )
-        job = Job(
-            attempt=attempt.attempt,
-            order=attempt.order,
-            fence=attempt.fence,
+        lock = f"{attempt.attempt}.verify.lock"
+        job = job_for(
+            self._means,
+            spec,
+            Place(attempt=attempt.attempt, order=attempt.order, fence=attempt.fence, space=space, lock=lock),
             argv=spec.accept.verify,
-            environment=environment,
-            cwd=str(space.path),
-            stdout_path=str(space.logs / "verify.stdout"),
-            stderr_path=str(space.logs / "verify.stderr"),
-            lock_path=str(self._means.locks / f"{attempt.attempt}.verify.lock"),
-            status_path=str(space.logs / "verify.status"),
+            logs="verify.",
             time_limit_us=spec.attempt_time_us,
-            log_head_bytes=LOG_BYTES,
-            log_tail_bytes=LOG_BYTES,
         )
         # A verifier holds no lease: its result is only a fact. But it lives no longer than a lease after its worker's
         # last sign of life, so that nothing runs on beside those who take over from a worker that is stopped.
@@ -258,7 +243,7 @@ class Finisher:
         finally:
             with self._lock:
                 del self._running[attempt.attempt]
-            Path(job.lock_path).unlink(missing_ok=True)
+            self._means.locks.discard(lock)
         if ended is None:
             raise FencepostError(f"the verifier of {attempt.attempt} was waited for without limit and has no end")
         return ended

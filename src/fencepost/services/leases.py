@@ -7,14 +7,14 @@ stopped at once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fencepost.core.commands import Held, RenewLeases
 from fencepost.core.machines import LIVE
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.executor import STOP_GRACE_US, Running
+from fencepost.ports.threads import Lock, Thread
 from fencepost.services.means import Means
 
 AGAIN_S = 0.5  # after a renewal that the store did not take
@@ -31,7 +31,7 @@ class Lease:
     lost: str = ""
     stopping: bool = False
     running: Running | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock
 
     def bind(self, running: Running) -> None:
         """Tie the lease to what runs under it; a lease that was lost meanwhile stops it at once."""
@@ -72,19 +72,19 @@ class Leases:
         self._worker = worker
         self._confirm = confirm
         self._live: dict[str, Lease] = {}
-        self._lock = threading.Lock()
+        self._lock = means.threads.lock()
         self._drain_us: int | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._renew_until_stopped, name="fencepost-renewal", daemon=True)
+        self._stop = means.threads.event()
+        self._thread: Thread | None = None
         self._broken: Exception | None = None
         self.failures = 0
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = self._means.threads.start(self._renew_until_stopped, name="fencepost-renewal")
 
     def stop(self) -> None:
         self._stop.set()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join()
 
     def add(self, lease: Lease) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +15,8 @@ from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.clock import Reading
 from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch
 from fencepost.ports.executor import Executor
+from fencepost.ports.locks import HostLocks
+from fencepost.ports.threads import Threads
 from fencepost.ports.workspace import Workspaces
 
 INSIST_S = 0.25  # between tries to write what must not be lost
@@ -56,7 +54,8 @@ class Means:
     executor: Executor
     artifacts: ArtifactStore
     workspaces: Workspaces
-    locks: Path
+    threads: Threads
+    locks: HostLocks
     environment: MakeEnvironment
     base_environment: Mapping[str, str]
     read_log: ReadLog
@@ -85,13 +84,7 @@ class Means:
             except StorageError:
                 if self.reading().tick_us >= until_tick_us:
                     raise
-            time.sleep(INSIST_S)
-
-    def attempt_lock(self, attempt: str) -> Path:
-        return self.locks / f"{attempt}.lock"
-
-    def worker_lock(self, worker: str) -> Path:
-        return self.locks / f"{worker}.lock"
+            self.threads.sleep(INSIST_S)
 
 
 def estimated_now_us(clock: ClockState | None, reading: Reading) -> int:
@@ -104,78 +97,11 @@ def estimated_now_us(clock: ClockState | None, reading: Reading) -> int:
     return max(clock.logical_us, source.anchor_logical_us + reading.tick_us - source.anchor_tick)
 
 
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds the flock on `path`. A lock file that does not exist is held by nobody.
-
-    Looks through a shared lock, so that those who look do not see each other.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
+def worker_lock(worker: str) -> str:
+    """Name of the lock that a worker holds while it lives."""
+    return f"{worker}.lock"
 
 
-def take_lock(path: Path, *, wait: bool) -> int | None:
-    """The flock on the file that stands at `path`, as a descriptor; None if another has it and `wait` is false.
-
-    Lock files are removed by their holder and by sweeps, so that what was locked may not stand there any more: then
-    it is made anew. Raises OSError.
-    """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if _stands_at(path, descriptor):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _stands_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-@contextlib.contextmanager
-def try_lock(path: Path) -> Iterator[bool]:
-    """Hold the flock on `path` for the block and remove its file then, or yield False when somebody else has it."""
-    descriptor = take_lock(path, wait=False)
-    if descriptor is None:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def remove_if_free(path: Path) -> bool:
-    """Remove a lock file that nobody holds; return whether it went."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink(missing_ok=True)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+def attempt_lock(attempt: str) -> str:
+    """Name of the lock that an attempt's supervisor holds while anything of the attempt lives."""
+    return f"{attempt}.lock"

@@ -13,7 +13,7 @@ from fencepost.core.index import LEASE, RESERVATION, UNSETTLED
 from fencepost.core.state import AttemptState, HoldState
 from fencepost.kernel.group import clock_reading
 from fencepost.ports.clock import Reading
-from fencepost.services.means import Means, estimated_now_us, is_locked, remove_if_free
+from fencepost.services.means import Means, attempt_lock, estimated_now_us, worker_lock
 
 PAGE = 64
 EVIDENCE_MAX = 1_000  # characters
@@ -77,7 +77,7 @@ class Recoverer:
             and (attempt.host, attempt.boot_id) == (reading.source, reading.boot_id)
         ):
             # Its keeper would have stopped the tree by now. One that is stopped itself must not let it go on later.
-            lock = str(self._means.attempt_lock(attempt.attempt))
+            lock = self._means.locks.path(attempt_lock(attempt.attempt))
             self._means.executor.end_holder(lock, attempt.attempt, attempt.boot_id, same_host=True)
         return expired
 
@@ -86,9 +86,9 @@ class Recoverer:
         if attempt.host != reading.source:
             return False
         same_boot = attempt.boot_id == reading.boot_id
-        if same_boot and is_locked(self._means.worker_lock(attempt.worker)):
+        if same_boot and self._means.locks.is_held(worker_lock(attempt.worker)):
             return False
-        lock = str(self._means.attempt_lock(attempt.attempt))
+        lock = self._means.locks.path(attempt_lock(attempt.attempt))
         executor = self._means.executor
         proof = executor.holder_proof(lock, attempt.attempt, attempt.boot_id, same_host=True)
         if not proof.gone and is_over:
@@ -109,5 +109,5 @@ class Recoverer:
             ),
         )
         if receipt.ok:
-            remove_if_free(self._means.attempt_lock(attempt.attempt))
+            self._means.locks.remove_if_free(attempt_lock(attempt.attempt))
         return receipt.ok

@@ -6,7 +6,6 @@ Correctness rests on none of them: whatever a crash leaves is found again by the
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 
@@ -27,7 +26,7 @@ from fencepost.core.shares import Shares
 from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.journal import Cursor
-from fencepost.services.means import Means, estimated_now_us, remove_if_free
+from fencepost.services.means import Means, estimated_now_us
 
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
@@ -78,7 +77,7 @@ class Upkeep:
         An attempt that this scope does not know may be another scope's, and is left alone.
         """
         among = self._means.workspaces.list_attempts()
-        locks = sorted(os.listdir(self._means.locks))
+        locks = self._means.locks.names()
         named = {match[1] for name in locks if (match := _ATTEMPT_LOCK.fullmatch(name))}
         keep: list[str] = []
         ended: set[str] = set()
@@ -95,7 +94,7 @@ class Upkeep:
         for name in locks:
             match = _ATTEMPT_LOCK.fullmatch(name)
             if (match and match[1] in ended) or _WORKER_LOCK.fullmatch(name):
-                removed += remove_if_free(self._means.locks / name)
+                removed += self._means.locks.remove_if_free(name)
         return removed
 
 

@@ -8,9 +8,8 @@ renewals have another. Nothing depends on a worker ending well: what it leaves i
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,11 +21,13 @@ from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RE
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch
+from fencepost.ports.locks import HeldLock
+from fencepost.ports.threads import Event, Thread
 from fencepost.services.attempt import Attempts
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
-from fencepost.services.means import Means, estimated_now_us, take_lock
+from fencepost.services.means import Means, estimated_now_us, worker_lock
 from fencepost.services.recover import Recoverer
 from fencepost.services.upkeep import Upkeep
 
@@ -51,6 +52,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
 
 
+@dataclass(kw_only=True)
+class Slot:
+    """A place for one attempt at a time, with a thread of its own until there is nothing more for it."""
+
+    number: int
+    attempt: str
+    ended: Event
+
+
 class Worker:
     """Serves one scope, or one plan of it, with up to `jobs` attempts at once."""
 
@@ -69,11 +79,12 @@ class Worker:
         self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner)
         self._recoverer = Recoverer(means, self.worker)
         self._upkeep = Upkeep(means)
-        self._slots: dict[threading.Thread, str] = {}
-        self._guard = threading.Lock()
-        self._stop = threading.Event()
-        self._lock_descriptor = -1
-        self._thread = threading.Thread(target=self._serve, name="fencepost-worker", daemon=True)
+        self._slots: dict[int, Slot] = {}
+        self._slots_made = 0
+        self._guard = means.threads.lock()
+        self._stop = means.threads.event()
+        self._lock: HeldLock | None = None
+        self._thread: Thread | None = None
         self._look_at = 0.0
         self._sweep_at = 0.0
         self._fruitless = 0  # looks in a row that moved nothing
@@ -85,10 +96,7 @@ class Worker:
 
     def start(self) -> None:
         """Take the name, enrol, and begin to serve. Raises StorageError or Refused."""
-        taken = take_lock(self._means.worker_lock(self.worker), wait=True)
-        if taken is None:
-            raise RuntimeError("a lock that was waited for was not taken")
-        self._lock_descriptor = taken
+        self._lock = self._means.locks.take(worker_lock(self.worker), wait=True)
         reading = self._means.reading()
         receipt = self._means.issue(
             "dispatcher",
@@ -104,7 +112,7 @@ class Worker:
             raise Refused(receipt.refusal)
         self._leases.start()
         self._cleaner.start()
-        self._thread.start()
+        self._thread = self._means.threads.start(self._serve, name="fencepost-worker")
 
     def request_stop(self) -> None:
         """Claim nothing more and begin to drain: running attempts are stopped cleanly and cost no attempt."""
@@ -116,16 +124,15 @@ class Worker:
     def stop(self) -> None:
         """Drain, and return only when everything of this worker has ended. Fine after a start that failed."""
         self.request_stop()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join()
-            for thread in self._threads():
-                thread.join()
+            for slot in self._taken():
+                slot.ended.wait()
             self._leases.stop()
             self._cleaner.stop()
-        if self._lock_descriptor >= 0:
-            self._means.worker_lock(self.worker).unlink(missing_ok=True)
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = -1
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def is_idle(self) -> bool:
         """Whether no slot is taken, nothing is left that this worker may claim, and nothing of the whole scope moves.
@@ -133,7 +140,7 @@ class Worker:
         Backoffs, leases, reservations and unsettled holds that are not due yet are waiting, not an end. Orders that
         wait for budget are examined before they count as one: a round of looks has found that none can go on.
         """
-        if self._threads():
+        if self._taken():
             return False
         with self._means.kernel.reader.look() as look:
             if look.due(CLAIM, limit=1, group=self._plan) or look.due(DEADLINE, now_us=self._now_us(look), limit=1):
@@ -159,9 +166,9 @@ class Worker:
             last_error=self._last_error,
         )
 
-    def _threads(self) -> list[threading.Thread]:
+    def _taken(self) -> list[Slot]:
         with self._guard:
-            return list(self._slots)
+            return list(self._slots.values())
 
     def _serve(self) -> None:
         while not self._stop.is_set():
@@ -176,14 +183,14 @@ class Worker:
     def _round(self, token: int) -> int:
         """Claim, and look after everything else at most every `LOOK_S`; returns how much was moved."""
         moved = self._claim()
-        now = time.monotonic()
+        now = self._means.threads.monotonic()
         if now < self._look_at:
             return moved
         self._leases.check()
         self._finisher.check()
         looked = self._recoverer.run_once() + self._upkeep.run_once() + self._adopt()
         self._fruitless = 0 if looked else self._fruitless + 1
-        self._look_at = 0.0 if looked else time.monotonic() + LOOK_S
+        self._look_at = 0.0 if looked else self._means.threads.monotonic() + LOOK_S
         self._looked_token = token
         if now >= self._sweep_at:
             self._sweep_at = now + SWEEP_S
@@ -216,15 +223,15 @@ class Worker:
 
     def _sleep(self, ticket: int, token: int) -> int:
         """Sleep until a hint, a due time, or the safety look finds that somebody has written."""
-        wakeups, reader = self._means.kernel.wakeups, self._means.kernel.reader
+        wakeups, reader, threads = self._means.kernel.wakeups, self._means.kernel.reader, self._means.threads
         if self._looked_token != token:
             # Somebody wrote since the last look at everything: the next one is not far, whatever falls due.
-            wakeups.wait(ticket, max(self._look_at - time.monotonic(), 0.0) + 0.001)
+            wakeups.wait(ticket, max(self._look_at - threads.monotonic(), 0.0) + 0.001)
             return 0
-        until = time.monotonic() + self._until_due_s()
+        until = threads.monotonic() + self._until_due_s()
         while not self._stop.is_set():
-            wait_s = max(min(until - time.monotonic(), IDLE_S), 0.0)
-            if wakeups.wait(ticket, wait_s) or time.monotonic() >= until or reader.change_token() != token:
+            wait_s = max(min(until - threads.monotonic(), IDLE_S), 0.0)
+            if wakeups.wait(ticket, wait_s) or threads.monotonic() >= until or reader.change_token() != token:
                 break
         return 0
 
@@ -270,20 +277,22 @@ class Worker:
             return 0
         orphans = self._finisher.orphans(free)
         for attempt in orphans:
-            self._spawn(attempt, self._finisher.adopt, attempt)
+            self._spawn(attempt, self._adopt_one, attempt)
         return 0
 
-    def _spawn(self, name: str, target: Callable[[Any], object], argument: object) -> None:
-        with self._guard:
-            if name in self._slots.values():
-                return
-            thread = threading.Thread(
-                target=self._in_slot, args=(target, argument), name=f"fencepost-{name[-8:]}", daemon=True
-            )
-            self._slots[thread] = name
-        thread.start()
+    def _adopt_one(self, _: Slot, attempt: str) -> None:
+        self._finisher.adopt(attempt)
 
-    def _run_attempts(self, reservation: dict[str, Any]) -> None:
+    def _spawn(self, name: str, target: Callable[[Slot, Any], object], argument: object) -> None:
+        with self._guard:
+            if any(slot.attempt == name for slot in self._slots.values()):
+                return
+            self._slots_made += 1
+            slot = Slot(number=self._slots_made, attempt=name, ended=self._means.threads.event())
+            self._slots[slot.number] = slot
+        self._means.threads.start(partial(self._in_slot, slot, target, argument), name=f"fencepost-{name[-8:]}")
+
+    def _run_attempts(self, slot: Slot, reservation: dict[str, Any]) -> None:
         """Run an attempt, and then whatever its report reserved for the slot that it leaves."""
         following: dict[str, Any] | None = reservation
         after = ReserveNext(worker=self.worker, count=1, plan=self._plan)
@@ -293,18 +302,19 @@ class Worker:
                 return
             with self._guard:
                 self._claimed += 1
-                self._slots[threading.current_thread()] = following["attempt"]
+                slot.attempt = following["attempt"]
             following = self._attempts.run(following, after)
 
-    def _in_slot(self, target: Callable[[Any], object], argument: object) -> None:
+    def _in_slot(self, slot: Slot, target: Callable[[Slot, Any], object], argument: object) -> None:
         try:
-            target(argument)
+            target(slot, argument)
         except Exception as error:
             # The attempt's lease is not renewed any more: whoever looks next finds what it left.
             self._take(error)
         finally:
             with self._guard:
-                self._slots.pop(threading.current_thread(), None)
+                del self._slots[slot.number]
+            slot.ended.set()
             self._means.kernel.wakeups.notify()
 
 

@@ -27,7 +27,7 @@ from fencepost.core.views import is_blocked
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, IntegrityError
 from fencepost.ports.executor import Job
-from fencepost.services.means import estimated_now_us, is_locked
+from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.anchors import anchor_finding
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, opened_home
 from fencepost.surfaces.cli.typed import here
@@ -279,10 +279,9 @@ def _clock(opened: App) -> Line:
 
 
 def _workers(opened: App) -> Line:
-    locks = opened.home / "locks"
-    names = sorted(path for path in locks.iterdir() if path.name.startswith(("worker_", "attempt_")))
-    held = [path for path in names if is_locked(path)]
-    alive = sum(path.name.startswith("worker_") for path in held)
+    names = [name for name in opened.locks.names() if name.startswith(("worker_", "attempt_"))]
+    held = [name for name in names if opened.locks.is_held(name)]
+    alive = sum(name.startswith("worker_") for name in held)
     stale = len(names) - len(held)
     more = f"; {stale} lock files of workers that were killed" if stale else ""
     return Line("workers", "ok", f"{alive} running on this host{more}")

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fencepost.core.machines import LIVE
 from fencepost.core.state import AttemptState, OrderState, WorkerState
 from fencepost.kernel.read import Look
 from fencepost.ports.clock import Reading
-from fencepost.services.means import is_locked
+from fencepost.ports.locks import HostLocks
+from fencepost.services.means import worker_lock
 
 LIVE_STATES = frozenset({"reserved", "active", "cancellation_requested"})
 GONE = "Its worker is not alive any more; the next one that starts takes it up."
 
 
-def living_workers(look: Look, locks: Path) -> list[WorkerState]:
+def living_workers(look: Look, locks: HostLocks) -> list[WorkerState]:
     """Workers of this home whose lock is held. A worker that leads its life elsewhere is not seen."""
-    names = sorted(path.stem for path in locks.glob("worker_*.lock") if is_locked(path))
+    held = [name for name in locks.names() if name.startswith("worker_") and locks.is_held(name)]
+    names = [name.removesuffix(".lock") for name in held]
     return [value for value in look.many(names).values() if isinstance(value, WorkerState)]
 
 
-def is_orphan(attempt: AttemptState, locks: Path, reading: Reading) -> bool:
+def is_orphan(attempt: AttemptState, locks: HostLocks, reading: Reading) -> bool:
     """Whether a live attempt's worker is seen to be gone. One on another host is not seen, and counts as alive."""
     if attempt.state not in ("reserved", *LIVE) or attempt.host != reading.source:
         return False
-    return attempt.boot_id != reading.boot_id or not is_locked(locks / f"{attempt.worker}.lock")
+    return attempt.boot_id != reading.boot_id or not locks.is_held(worker_lock(attempt.worker))
 
 
-def orphans(look: Look, orders: list[OrderState], locks: Path, reading: Reading) -> set[str]:
+def orphans(look: Look, orders: list[OrderState], locks: HostLocks, reading: Reading) -> set[str]:
     """Those of these orders whose attempt lives on paper only."""
     live = {order.attempt: order.order for order in orders if order.state in LIVE_STATES and order.attempt}
     found = look.many(list(live))

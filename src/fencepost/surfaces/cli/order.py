@@ -76,7 +76,7 @@ def list_orders(
             "items": [order_document(order, look.facts(order.result_seq)) for order in page] if options.json else [],
             "next": following,
         }
-        gone = set() if options.json else orphans(look, page, home.home / "locks", home.kernel.clock.read())
+        gone = set() if options.json else orphans(look, page, home.locks, home.kernel.clock.read())
         emit(options, document, lambda out: list_table(look, page, out, gone=gone, with_plan=every and plan is None))
         if following is not None and not options.json:
             say(f"more: --after {following}")
@@ -92,7 +92,7 @@ def show(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
     with opened(options) as home, home.kernel.reader.look() as look:
         order = find_order(look, name)
         document = show_document(look, order)
-        document["worker_gone"] = bool(orphans(look, [order], home.home / "locks", home.kernel.clock.read()))
+        document["worker_gone"] = bool(orphans(look, [order], home.locks, home.kernel.clock.read()))
         emit(options, document, lambda out: show_text(look, order, document, out))
 
 

@@ -144,7 +144,7 @@ def _follow(home: App, chosen: Chosen, outputs: Sequence[Output], verifier: bool
         now = _choose(look, chosen.order.order, chosen.attempt.ordinal, verifier)
         if now is None:
             return True
-        orphaned = is_orphan(now.attempt, home.home / "locks", home.kernel.clock.read())
+        orphaned = is_orphan(now.attempt, home.locks, home.kernel.clock.read())
         silent = silent + 1 if orphaned and not now.reported else 0
         for output in outputs:
             output.advance(now)

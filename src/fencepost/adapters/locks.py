@@ -1,0 +1,92 @@
+"""Host locks as `flock` on files of one folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from fencepost.ports.locks import HeldLock
+
+
+class FolderLocks:
+    """`HostLocks` whose names are files in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, name: str) -> str:
+        return str(self._folder / name)
+
+    def take(self, name: str, *, wait: bool) -> HeldLock | None:
+        """Lock files are removed by their holder and by sweeps, so that what was locked may not stand there any
+        more: then it is made anew."""
+        path = self._folder / name
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                if _stands_at(path, descriptor):
+                    return _Held(path, descriptor)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def is_held(self, name: str) -> bool:
+        """Looks through a shared lock, so that those who look do not see each other."""
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def remove_if_free(self, name: str) -> bool:
+        path = self._folder / name
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def discard(self, name: str) -> None:
+        (self._folder / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._folder))
+
+
+class _Held:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _stands_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

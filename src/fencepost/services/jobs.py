@@ -1,0 +1,63 @@
+"""The one place that says what a command of an attempt, or of its verifier, is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.ports.executor import Job
+from fencepost.ports.workspace import Workspace
+from fencepost.services.means import Means
+
+LOG_BYTES = 2**20  # of the first and of the last part of each stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Whose command it is, the folders that it runs in, and the name of the lock that its supervisor holds."""
+
+    attempt: str
+    order: str
+    fence: int
+    space: Workspace
+    lock: str
+
+
+def job_for(
+    means: Means,
+    spec: WorkOrderSpec,
+    place: Place,
+    *,
+    argv: tuple[str, ...],
+    logs: str,
+    time_limit_us: int,
+    repository: str = "",
+) -> Job:
+    """A command in the order's environment. The files of its output and of its status begin with `logs`."""
+    space = place.space
+    environment = means.environment(
+        spec.environment,
+        home=str(space.home),
+        temporary=str(space.tmp),
+        order=place.order,
+        attempt=place.attempt,
+        fence=place.fence,
+        workspace=str(space.path),
+        repository=repository,
+        params_path="" if space.params_path is None else str(space.params_path),
+    )
+    return Job(
+        attempt=place.attempt,
+        order=place.order,
+        fence=place.fence,
+        argv=argv,
+        environment=environment,
+        cwd=str(space.path),
+        stdout_path=str(space.logs / f"{logs}stdout"),
+        stderr_path=str(space.logs / f"{logs}stderr"),
+        lock_path=means.locks.path(place.lock),
+        status_path=str(space.logs / f"{logs}status"),
+        time_limit_us=time_limit_us,
+        log_head_bytes=LOG_BYTES,
+        log_tail_bytes=LOG_BYTES,
+    )
