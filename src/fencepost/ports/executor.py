@@ -102,20 +102,15 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     code 0 after its time limit has reason `timeout`. `keeper_lost` means that the supervisor itself was
     killed or failed. If it was killed, or killed because it owed an end and stayed silent (then the reason is `timeout`
     where the time limit had passed), `tree_empty` rests on lock and marker, `duration_us` is what the caller's side
-    measured until that proof, and every other figure is 0.
-    `duration_us` runs from the start of the command to the end of its tree, suspended time included.
-    `user_us` and `system_us` are sums over every reaped process; `max_rss_bytes` is the greatest of one, with
-    the supervisor's own size (some 10 MB) as its floor. `message` is for people, empty when there is nothing
-    to say.
+    measured until that proof, and the figures of both streams are 0.
+    `duration_us` runs from the start of the command to the end of its tree, suspended time included. `message` is for
+    people, empty when there is nothing to say.
     """
 
     reason: EndReason
     exit_code: int | None
     signal: int | None
     duration_us: int
-    user_us: int
-    system_us: int
-    max_rss_bytes: int
     tree_empty: bool
     stdout: LogFacts
     stderr: LogFacts

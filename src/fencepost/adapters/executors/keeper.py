@@ -76,7 +76,6 @@ class Keeper:
         self._kill_at_us: int | None = None
         self._stop_order: tuple[str, int] | None = None
         self._tree_empty = True
-        self._usage = [0, 0, 0]
         self._notes: list[str] = []
         self._streams: dict[int, LogWriter] = {}
         self._logs: list[LogWriter] = []
@@ -250,7 +249,7 @@ class Keeper:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 self._childless = True
                 return
@@ -259,9 +258,6 @@ class Keeper:
                 return
             if pid == self._main_pid:
                 self._main_status = status
-            self._usage[0] += int(usage.ru_utime * 1_000_000)
-            self._usage[1] += int(usage.ru_stime * 1_000_000)
-            self._usage[2] = max(self._usage[2], usage.ru_maxrss * (1024 if tree.RSS_IN_KIB else 1))
 
     def _is_empty(self) -> bool:
         """No child of a subreaper means no descendant; elsewhere the marker must have nobody either."""
@@ -310,9 +306,6 @@ class Keeper:
             "exit_code": os.WEXITSTATUS(status) if status is not None and exited else None,
             "signal": os.WTERMSIG(status) if status is not None and signaled else None,
             "duration_us": ended_us - self._started_us,
-            "user_us": self._usage[0],
-            "system_us": self._usage[1],
-            "max_rss_bytes": self._usage[2],
             "tree_empty": self._tree_empty,
             "stdout": facts[0] if facts else nothing,
             "stderr": facts[1] if len(facts) > 1 else nothing,

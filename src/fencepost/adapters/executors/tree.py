@@ -14,8 +14,6 @@ import sys
 import time
 
 MARKER = "FENCEPOST_ATTEMPT"
-RSS_IN_KIB = sys.platform == "linux"
-"""`ru_maxrss` is KiB on Linux and bytes on macOS."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -1,0 +1,207 @@
+"""Who takes part in a run: clients with what they want, and somebody who repeats, reorders and lies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from fencepost.core.commands import (
+    AnyCommand,
+    ApplyResult,
+    CancelOrder,
+    CancelPlan,
+    ExpireAttempt,
+    ObserveClock,
+    Request,
+    RetryOrder,
+    SetBudget,
+)
+from fencepost.core.index import ATTEMPT, LEASE, PLAN, RESERVATION
+from fencepost.core.state import AttemptState, OrderState, PlanState
+from fencepost.kernel.kernel import Kernel
+from fencepost.ports.errors import StorageError
+from fencepost.testing.simulator.checks import Checks
+from fencepost.testing.simulator.loop import Loop
+from fencepost.testing.simulator.scenario import Action, plan_of
+
+AGAIN_US = 300_000
+
+
+class Wants:
+    """What one client asks for, in order. It outlives the client's process: a user tries again."""
+
+    def __init__(self, client: int, actions: list[Action]) -> None:
+        self.client = client
+        self.actions = actions
+        self.done = 0
+        self._asked: AnyCommand | None = None  # what the next action came to: a repetition is the same, to the byte
+
+    @property
+    def finished(self) -> bool:
+        return self.done == len(self.actions)
+
+    def run(self, kernel: Kernel, loop: Loop) -> None:
+        """Ask for what is left, each under a key of its own, until it is answered."""
+        while not self.finished:
+            action = self.actions[self.done]
+            if action.at_us > loop.now_us:
+                loop.wait(action.at_us)
+            try:
+                self._asked = self._asked or self._command(kernel, action)
+                if self._asked is not None:
+                    kernel.write(kernel.request("human", self._asked, f"client {self.client} action {self.done}"))
+            except StorageError:
+                loop.wait(loop.now_us + AGAIN_US)
+                continue
+            self.done += 1
+            self._asked = None
+
+    def _command(self, kernel: Kernel, action: Action) -> AnyCommand | None:
+        """The command, None when what it is about is not there."""
+        if action.kind == "submit":
+            return plan_of(action)
+        if action.kind == "scope_budget":
+            return SetBudget(account="scope", ceilings={name: amount * 4 for name, amount in action.ceilings})
+        with kernel.reader.look() as look:
+            plan = look.name(f"plan-{action.plan}")
+            if plan is None:
+                return None
+            orders = look.orders(plan.newest)
+        order = orders[action.order % len(orders)]
+        match action.kind:
+            case "cancel_plan":
+                return CancelPlan(plan=plan.newest)
+            case "cancel_order":
+                return CancelOrder(order=order.order)
+            case "retry":
+                return RetryOrder(order=order.order, with_dependents=action.with_dependents)
+            case "set_budget":
+                account = plan.newest if action.order % 2 else order.order
+                return SetBudget(account=account, ceilings=dict(action.ceilings))
+            case _:
+                return None
+
+
+class Stranger:
+    """Sends what others have sent, again, late and changed, and what nobody should believe."""
+
+    def __init__(self, checks: Checks, chance: Random, counts: Counter[str]) -> None:
+        self._checks = checks
+        self._chance = chance
+        self._counts = counts
+        self._ways: list[tuple[str, Callable[[Kernel], Request | None]]] = [
+            ("message repeated", self._again),
+            ("message repeated", self._again),
+            ("key used twice", self._collide),
+            ("report doubled", self._fresh),
+            ("report doubled", self._fresh),
+            ("lie about a fence", self._stale),
+            ("lie about a worker", self._foreign),
+            ("lie about a result", self._other_result),
+            ("expiry too early", self._expire),
+            ("result applied again", self._apply),
+            ("principal not permitted", self._denied),
+            ("old reading of a clock", self._old_reading),
+        ]
+
+    def run(self, kernel: Kernel, loop: Loop, every_us: int, over: Callable[[], bool]) -> None:
+        while not over():
+            loop.wait(loop.now_us + int(self._chance.random() * 2 * every_us))
+            name, way = self._chance.choice(self._ways)
+            try:
+                request = way(kernel)
+                if request is not None:
+                    kernel.write(request)
+                    self._counts[name] += 1
+            except StorageError:
+                continue
+
+    def _any(self, field: str = "") -> Request | None:
+        requests = self._checks.requests
+        for _ in range(8):
+            if not requests:
+                return None
+            request = requests[int(self._chance.random() * len(requests))]
+            if not field or hasattr(request.command, field):
+                return request
+        return None
+
+    def _key(self) -> str:
+        return f"stranger {self._chance.getrandbits(60)}"
+
+    def _again(self, kernel: Kernel) -> Request | None:
+        return self._any()
+
+    def _collide(self, kernel: Kernel) -> Request | None:
+        one, other = self._any(), self._any()
+        return None if one is None or other is None else msgspec.structs.replace(one, key=other.key)
+
+    def _fresh(self, kernel: Kernel) -> Request | None:
+        request = self._any()
+        return None if request is None else msgspec.structs.replace(request, key=self._key())
+
+    def _changed(self, field: str, change: Callable[[Any], Any]) -> Request | None:
+        request = self._any(field)
+        if request is None:
+            return None
+        command: Any = request.command
+        changed = msgspec.structs.replace(command, **{field: change(getattr(command, field))})
+        return msgspec.structs.replace(request, command=changed, key=self._key())
+
+    def _stale(self, kernel: Kernel) -> Request | None:
+        return self._changed("fence", lambda fence: max(fence + self._chance.choice((-1, 1, 2)), 1))
+
+    def _foreign(self, kernel: Kernel) -> Request | None:
+        other = self._any("worker")
+        worker = "worker_" + "f" * 32 if other is None else getattr(other.command, "worker", "")
+        return self._changed("worker", lambda _: worker)
+
+    def _other_result(self, kernel: Kernel) -> Request | None:
+        def lie(facts: Any) -> Any:
+            if facts.outcome == "failed":
+                return msgspec.structs.replace(facts, outcome="succeeded", failure=None, exit_code=0, message_code="")
+            return msgspec.structs.replace(
+                facts, outcome="failed", failure="executor", exit_code=1, message_code="exit_code_unexpected"
+            )
+
+        return self._changed("facts", lie)
+
+    def _live(self, kernel: Kernel) -> AttemptState | None:
+        with kernel.reader.look() as look:
+            rows = [*look.due(LEASE, limit=20), *look.due(RESERVATION, limit=20)]
+            if not rows:
+                return None
+            value = look.get(self._chance.choice(rows).subject)
+        return value if isinstance(value, AttemptState) else None
+
+    def _expire(self, kernel: Kernel) -> Request | None:
+        attempt = self._live(kernel)
+        if attempt is None:
+            return None
+        return kernel.request("dispatcher", ExpireAttempt(attempt=attempt.attempt, expected=attempt.version))
+
+    def _apply(self, kernel: Kernel) -> Request | None:
+        with kernel.reader.look() as look:
+            plans = look.due(PLAN, limit=20)
+            orders: list[OrderState] = []
+            if plans:
+                plan = look.get(self._chance.choice(plans).subject)
+                orders = look.orders(plan.plan) if isinstance(plan, PlanState) else []
+            rows = look.due(ATTEMPT, limit=20, group=self._chance.choice(orders).order) if orders else []
+        if not rows:
+            return None
+        return kernel.request("reducer", ApplyResult(attempt=self._chance.choice(rows).subject))
+
+    def _denied(self, kernel: Kernel) -> Request | None:
+        request = self._any()
+        if request is None or isinstance(request.command, ObserveClock):
+            return None
+        other = kernel.identity(self._chance.choice(("verifier", "sampler", "scheduler", "executor")))
+        return msgspec.structs.replace(request, key=self._key(), principal=other.principal, grant=other.grant)
+
+    def _old_reading(self, kernel: Kernel) -> Request | None:
+        return self._changed("reading", lambda reading: reading)

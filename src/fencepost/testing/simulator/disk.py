@@ -1,0 +1,172 @@
+"""The store that all simulated processes share, and each process's own way to it.
+
+Below is the memory engine, which is whole or not at all. What goes wrong is the way there: a lock that is not got, a
+step that fails, a commit that is durable and whose answer is lost, a process that is gone between two steps. Whoever
+dies in a transaction leaves nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from fencepost.ports.errors import StorageFull, StorageUnavailable
+from fencepost.ports.journal import Append, Reads, StoreInfo, Stream, Transaction
+from fencepost.storage.memory import MemoryJournal
+from fencepost.testing.simulator.faults import Faults
+from fencepost.testing.simulator.loop import Loop, Process, Task
+
+SLOW_US = 1_000_000
+
+
+class Watch(Protocol):
+    """Told of every transaction."""
+
+    def begun(self, process: Process) -> None: ...
+
+    def committed(self, process: Process, append: Append | None) -> None:
+        """At the moment of truth: it is durable; None for one that only looked."""
+        ...
+
+
+class Disk:
+    """One store, and the turn of those who write to it."""
+
+    def __init__(self, loop: Loop, faults: Faults) -> None:
+        self.loop = loop
+        self.faults = faults
+        self.watch: Watch
+        self.memory = MemoryJournal("0" * 32)
+        self.full = False
+        self.crash: Callable[[Process], None] = Process.kill
+        self._owner: Process | None = None
+        self._open: AbstractContextManager[Transaction] | None = None
+        self._waiters: list[Task] = []
+
+    def journal(self, process: Process) -> SimJournal:
+        process.at_exit.append(lambda: self._let_go(process))
+        return SimJournal(self, process)
+
+    def step(self, process: Process, fault: str = "") -> None:
+        """One step of storage: others go on, the process may be gone, the step may fail."""
+        loop, faults = self.loop, self.faults
+        loop.pause()
+        if faults.hits("crash_at_step"):
+            self.crash(process)
+            loop.pause()
+        if faults.hits("slow"):
+            loop.wait(loop.now_us + int(loop.chance.random() * SLOW_US))
+        if fault and faults.hits(fault):
+            raise StorageUnavailable(f"simulated: {fault}")
+
+    def take(self, process: Process, stream: Stream, wait_s: float) -> Transaction:
+        until_us = self.loop.now_us + int(wait_s * 1_000_000)
+        while self._owner is not None:
+            task = self.loop.me()
+            self._waiters.append(task)
+            if not self.loop.wait(until_us):
+                self._waiters.remove(task)
+                raise StorageUnavailable("simulated: another writer has held the store for too long")
+        self._owner = process
+        self._open = self.memory.transaction(stream)
+        return self._open.__enter__()
+
+    def _let_go(self, process: Process) -> None:
+        if self._owner is process:
+            self.give_back(process)
+
+    def give_back(self, process: Process) -> None:
+        if self._owner is not process or self._open is None:
+            return
+        self._open.__exit__(None, None, None)
+        self._owner = self._open = None
+        waiters, self._waiters = self._waiters, []
+        for task in waiters:
+            self.loop.wake(task)
+
+
+class SimJournal:
+    """The journal port of one simulated process."""
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+        self._closed = False
+
+    @property
+    def engine(self) -> str:
+        return "simulated"
+
+    @property
+    def info(self) -> StoreInfo:
+        return self._disk.memory.info
+
+    @contextmanager
+    def transaction(self, stream: Stream, *, wait_s: float = 30.0) -> Iterator[Transaction]:
+        self._require_open()
+        disk, process = self._disk, self._process
+        disk.step(process, "begin_fails")
+        transaction = SimTransaction(disk, process, disk.take(process, stream, wait_s))
+        try:
+            disk.step(process)
+            disk.watch.begun(process)
+            yield transaction
+            if transaction.appended is None:
+                disk.watch.committed(process, None)
+        finally:
+            disk.give_back(process)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Reads]:
+        self._require_open()
+        self._disk.step(self._process, "read_fails")
+        with self._disk.memory.snapshot() as reads:
+            yield reads
+
+    def change_token(self) -> int:
+        return self._disk.memory.change_token()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageUnavailable("this store is closed", next_step="open the store again")
+
+
+class SimTransaction:
+    """A transaction whose steps can fail. Reads under its lock are the memory engine's own."""
+
+    def __init__(self, disk: Disk, process: Process, inner: Transaction) -> None:
+        self._disk = disk
+        self._process = process
+        self._inner = inner
+        self.appended: Append | None = None
+        self.head = inner.head
+        self.streams = inner.streams
+        self.states = inner.states
+        self.state_page = inner.state_page
+        self.command = inner.command
+        self.commands = inner.commands
+        self.records = inner.records
+        self.find_due = inner.find_due
+        self.find_last = inner.find_last
+        self.next_due = inner.next_due
+        self.index_page = inner.index_page
+        self.edges = inner.edges
+        self.edge_count = inner.edge_count
+        self.replace_caches = inner.replace_caches
+
+    def append(self, group: Append) -> None:
+        self.appended = group
+        self._disk.step(self._process, "append_fails")
+        if self._disk.full:
+            raise StorageFull("simulated: no space is left")
+        self._inner.append(group)
+
+    def commit(self) -> None:
+        self._disk.step(self._process, "commit_fails")
+        self._inner.commit()
+        self._disk.watch.committed(self._process, self.appended)
+        self._disk.step(self._process, "commit_unanswered")

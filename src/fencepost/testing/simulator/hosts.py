@@ -1,0 +1,168 @@
+"""Simulated hosts: clocks that drift, jump and start anew, and locks that the host frees for the dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fencepost.ports.clock import Reading
+from fencepost.ports.locks import HeldLock
+from fencepost.testing.simulator.loop import Loop, Process, Task
+
+FIRST_UTC_US = 1_750_000_000_000_000
+FIRST_TICK_US = 1_000_000
+MILLION = 1_000_000
+
+
+class Host:
+    """A machine with a clock of its own. `drift_ppm` is how much faster than the loop's time its ticks run."""
+
+    def __init__(self, loop: Loop, number: int, *, drift_ppm: int = 0, utc_offset_us: int = 0) -> None:
+        self.loop = loop
+        self.number = number
+        self.name = f"source_{number:032x}"
+        self.drift_ppm = drift_ppm
+        self.utc_offset_us = utc_offset_us
+        self.locks = SimLocks(loop, self)
+        self.processes: list[Process] = []
+        self.asleep = False
+        self.on_wake: list[Callable[[], None]] = []
+        self._boot_number = 0
+        self._booted_us = loop.now_us
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.number:016x}{self._boot_number:016x}"
+
+    def tick_us(self) -> int:
+        passed_us = self.loop.now_us - self._booted_us
+        return FIRST_TICK_US + passed_us + passed_us * self.drift_ppm // MILLION
+
+    def loop_us(self, tick_us: int) -> int:
+        """The loop's time at which this host's ticks reach `tick_us`, or just after."""
+        passed_us = tick_us - FIRST_TICK_US
+        return self._booted_us + passed_us * MILLION // (MILLION + self.drift_ppm) + 2
+
+    def read(self) -> Reading:
+        """The port's `Clock`."""
+        return Reading(
+            utc_us=FIRST_UTC_US + self.loop.now_us + self.utc_offset_us,
+            tick_us=self.tick_us(),
+            boot_id=self.boot_id,
+            uncertainty_us=1,
+            source=self.name,
+        )
+
+    def restart(self) -> None:
+        """A power cut: every process is gone, ticks begin anew under another boot id."""
+        for process in list(self.processes):
+            process.kill()
+        self.locks.boot()
+        self.asleep = False
+        self.on_wake.clear()
+        self._boot_number += 1
+        self._booted_us = self.loop.now_us
+
+    def sleep(self) -> None:
+        """Suspended: nothing runs, and ticks go on."""
+        self.asleep = True
+        for process in self.processes:
+            process.freeze()
+
+    def wake(self) -> None:
+        """What watches the clock by itself looks first."""
+        self.asleep = False
+        for step in list(self.on_wake):
+            step()
+        for process in self.processes:
+            process.thaw()
+
+
+@dataclass(eq=False)
+class _Named:
+    owner: object
+    waiters: list[Task] = field(default_factory=list)
+
+
+class SimLocks:
+    """What a host knows of its locks, for all of its processes. `for_process` gives one of them its port."""
+
+    def __init__(self, loop: Loop, host: Host) -> None:
+        self.loop = loop
+        self.host = host
+        self._names: dict[str, _Named] = {}
+
+    def for_process(self, process: Process) -> ProcessLocks:
+        process.at_exit.append(lambda: self.free_all(process))
+        return ProcessLocks(self, process)
+
+    def owner(self, name: str) -> object | None:
+        held = self._names.get(name)
+        return None if held is None else held.owner
+
+    def hold(self, name: str, owner: object) -> None:
+        self._names[name] = _Named(owner)
+
+    def free(self, name: str, owner: object) -> None:
+        held = self._names.get(name)
+        if held is not None and held.owner is owner:
+            del self._names[name]
+            for task in held.waiters:
+                self.loop.wake(task)
+
+    def free_all(self, owner: object) -> None:
+        for name in [name for name, held in self._names.items() if held.owner is owner]:
+            self.free(name, owner)
+
+    def boot(self) -> None:
+        self._names.clear()
+
+    def wait_for(self, name: str) -> None:
+        held = self._names.get(name)
+        if held is not None:
+            held.waiters.append(self.loop.me())
+            self.loop.wait(None)
+
+    def names(self) -> list[str]:
+        return sorted(self._names)
+
+
+class ProcessLocks:
+    """`HostLocks` of one process. A name that nobody holds leaves no file behind here."""
+
+    def __init__(self, locks: SimLocks, process: Process) -> None:
+        self._locks = locks
+        self._process = process
+
+    def path(self, name: str) -> str:
+        return name
+
+    def take(self, name: str, *, wait: bool) -> HeldLock | None:
+        while self._locks.owner(name) is not None:
+            if not wait:
+                return None
+            self._locks.wait_for(name)
+        self._locks.hold(name, self._process)
+        return _Held(self._locks, name, self._process)
+
+    def is_held(self, name: str) -> bool:
+        return self._locks.owner(name) is not None
+
+    def remove_if_free(self, name: str) -> bool:
+        return False
+
+    def discard(self, name: str) -> None:
+        """Nothing to remove: a lock that is held stays held, whatever stands under its name."""
+
+    def names(self) -> list[str]:
+        return self._locks.names()
+
+
+class _Held:
+    def __init__(self, locks: SimLocks, name: str, process: Process) -> None:
+        self._locks = locks
+        self._name = name
+        self._process = process
+
+    def release(self) -> None:
+        self._locks.free(self._name, self._process)

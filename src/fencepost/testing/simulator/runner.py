@@ -1,0 +1,104 @@
+"""Seeds on all cores, and what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+
+import msgspec
+
+from fencepost.testing.simulator.scenario import draw
+from fencepost.testing.simulator.shrink import run
+from fencepost.testing.simulator.world import Outcome
+
+BATCH = 5  # seeds that a process runs at a time
+SEED_MAX = 2**31
+
+
+class Timed(msgspec.Struct):
+    """Outcomes of a batch and the processor time that they took."""
+
+    outcomes: list[Outcome]
+    cpu_s: float
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """The document of `--json`."""
+
+    first_seed: int
+    seeds: int = 0
+    failed: list[int] = []
+    steps: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    steps_per_cpu_s: int = 0
+    seeds_per_minute: int = 0
+    records: int = 0
+    orders: int = 0
+    executions: int = 0
+    faults: dict[str, int] = {}
+    transitions: dict[str, int] = {}
+    commands: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+
+
+def run_batch(seeds: Sequence[int]) -> Timed:
+    began_s = time.process_time()
+    outcomes = [run(draw(seed)) for seed in seeds]
+    return Timed(outcomes, time.process_time() - began_s)
+
+
+def _batches(first: int, seeds: int, minutes: float | None) -> Iterator[list[int]]:
+    """The seeds to run: a fixed number of them, or for a time."""
+    end_s = float("inf") if minutes is None else time.monotonic() + minutes * 60
+    for start in range(0, seeds, BATCH):
+        if time.monotonic() >= end_s:
+            return
+        yield [first + number for number in range(start, min(start + BATCH, seeds))]
+
+
+def explore(
+    first: int, *, seeds: int, minutes: float | None, jobs: int, failed: Callable[[Outcome], None]
+) -> tuple[Report, list[Outcome]]:
+    """Run `seeds` seeds from `first`, or as many as begin within `minutes`. `failed` is told of each that fails."""
+    report = Report(first_seed=first)
+    failures: list[Outcome] = []
+    counts = {name: Counter[str]() for name in ("faults", "transitions", "commands", "refusals")}
+    began_s = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        for timed in _results(pool, _batches(first, seeds, minutes), jobs):
+            report.cpu_s += timed.cpu_s
+            for outcome in timed.outcomes:
+                report.seeds += 1
+                report.steps += outcome.steps
+                report.records += outcome.records
+                report.orders += outcome.orders
+                report.executions += outcome.executions
+                for name, counter in counts.items():
+                    counter.update(getattr(outcome, name))
+                if outcome.problem:
+                    failures.append(outcome)
+                    failed(outcome)
+    report.wall_s = time.monotonic() - began_s
+    report.failed = sorted(outcome.seed for outcome in failures)
+    report.steps_per_cpu_s = int(report.steps / report.cpu_s) if report.cpu_s else 0
+    report.seeds_per_minute = int(report.seeds / report.wall_s * 60) if report.wall_s else 0
+    for name, counter in counts.items():
+        setattr(report, name, dict(sorted(counter.items())))
+    return report, sorted(failures, key=lambda outcome: outcome.seed)
+
+
+def _results(pool: ProcessPoolExecutor, batches: Iterator[list[int]], jobs: int) -> Iterator[Timed]:
+    """Results as they come, with two batches waiting for each process."""
+    waiting: set[Future[Timed]] = set()
+    for batch in batches:
+        waiting.add(pool.submit(run_batch, batch))
+        if len(waiting) >= 2 * jobs:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    for future in waiting:
+        yield future.result()

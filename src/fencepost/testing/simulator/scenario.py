@@ -1,0 +1,311 @@
+"""What one run is made of, as data: hosts, workers, what clients ask for and when, and what goes wrong and when.
+
+A scenario is drawn from a seed. It can be written down, made smaller piece by piece, and run again; everything else
+that is random in a run (who goes next, which step of storage fails) follows from `seed` as well.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+
+from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitPlan
+from fencepost.core.records.plan import Acceptance, Outcome, Retry
+from fencepost.testing.simulator.faults import Rates
+from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+
+FaultKind = Literal["crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "client_crash"]
+_OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
+    ("applied",),
+    ("applied", "failed"),
+    ("failed",),
+    ("applied", "cancelled", "failed"),
+    ("cancelled", "dependency_failed"),
+    ("applied", "budget_exhausted", "cancelled", "dependency_failed", "failed"),
+)
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of what a scenario is made of."""
+
+
+class GroupShape(_Part, frozen=True):
+    kind: Literal["required", "optional", "alternative"]
+    members: tuple[tuple[int, tuple[Outcome, ...]], ...]  # (place of the task, outcomes that satisfy)
+
+
+class OrderShape(_Part, frozen=True):
+    """One order of a plan. Tasks are named by their place."""
+
+    place: int
+    priority: Literal["low", "normal", "high"] = "normal"
+    groups: tuple[GroupShape, ...] = ()
+    handed: int | None = None  # place of the task whose output it takes
+    attempts: int | None = None
+    attempt_time_us: int = 20 * SECOND_US
+    least_us: int = 0
+    time_us: int | None = None
+    calls: tuple[int, int] | None = None  # (ceiling, for each attempt)
+    retry_on: tuple[str, ...] = ()
+    backoff_us: int = SECOND_US
+    verify: bool = False
+    outputs: bool = True
+
+
+class Action(_Part, frozen=True):
+    """What one client asks for at a time. `plan` is the number of a submission, `order` a place in it."""
+
+    at_us: int
+    client: int
+    kind: Literal["submit", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget", "find"]
+    plan: int
+    order: int = 0
+    orders: tuple[OrderShape, ...] = ()
+    ceilings: tuple[tuple[str, int], ...] = ()
+    deadline_us: int | None = None
+    with_dependents: bool = False
+
+
+class FaultEvent(_Part, frozen=True):
+    """Something that goes wrong at a time. `target` is taken modulo the number of what there is of it."""
+
+    at_us: int
+    kind: FaultKind
+    target: int = 0
+    length_us: int = 0
+
+
+class Scenario(_Part, frozen=True):
+    seed: int
+    length_us: int
+    drifts_ppm: tuple[int, ...]  # one for each host
+    utc_offsets_us: tuple[int, ...]
+    workers: tuple[tuple[int, int], ...]  # (host, slots)
+    clients: int
+    actions: tuple[Action, ...]
+    faults: tuple[FaultEvent, ...]
+    rates: Rates
+    stranger_us: int = 0  # between two messages of somebody who repeats, reorders and lies; 0 for nobody
+
+    def submission(self, plan: int) -> Action | None:
+        return next((action for action in self.actions if action.kind == "submit" and action.plan == plan), None)
+
+
+def plan_of(action: Action) -> SubmitPlan:
+    """The command of a submission."""
+    orders = tuple(_draft(shape) for shape in action.orders)
+    return SubmitPlan(
+        name=f"plan-{action.plan}",
+        objective="simulated",
+        content=digest(f"{action.plan} {action.orders}"),
+        orders=orders,
+        recovery="replace",
+        mode="new",
+        ceilings=dict(action.ceilings),
+        deadline_us=action.deadline_us,
+    )
+
+
+def _draft(shape: OrderShape) -> OrderDraft:
+    ceilings: dict[str, int] = {}
+    if shape.attempts is not None:
+        ceilings["attempts"] = shape.attempts
+    if shape.time_us is not None:
+        ceilings["time_us"] = shape.time_us
+    if shape.calls is not None:
+        ceilings["calls"] = shape.calls[0]
+    retry: Any = shape.retry_on
+    return OrderDraft(
+        task=f"w{shape.place}",
+        work_kind="command/1",
+        priority=shape.priority,
+        classification="internal",
+        effects="declared",
+        attempt_time_us=shape.attempt_time_us,
+        attempt_time_least_us=shape.least_us,
+        accept=Acceptance(files=(OUTPUT_PATHS[0],) if shape.outputs else (), verify=("check",) if shape.verify else ()),
+        run=("work", str(shape.place)),
+        manifest=digest("manifest"),
+        handed=() if shape.handed is None else (FromDraft(task=f"w{shape.handed}", files=(OUTPUT_PATHS[0],)),),
+        outputs=OUTPUT_PATHS if shape.outputs else (),
+        groups=tuple(
+            GroupDraft(
+                kind=group.kind,
+                members=tuple(MemberDraft(task=f"w{place}", outcomes=outcomes) for place, outcomes in group.members),
+            )
+            for group in shape.groups
+        ),
+        ceilings=ceilings,
+        per_attempt={} if shape.calls is None else {"calls": shape.calls[1]},
+        retry=None
+        if not shape.retry_on
+        else Retry(on=retry, backoff_us=shape.backoff_us, backoff_max_us=max(shape.backoff_us, 30 * SECOND_US)),
+    )
+
+
+def without_order(action: Action, place: int) -> Action:
+    """The same submission without one of its tasks, and without what others wanted of it."""
+    orders = []
+    for shape in action.orders:
+        if shape.place == place:
+            continue
+        groups = []
+        for group in shape.groups:
+            members = tuple(member for member in group.members if member[0] != place)
+            if members:
+                groups.append(msgspec.structs.replace(group, members=members))
+        handed = None if shape.handed == place else shape.handed
+        orders.append(msgspec.structs.replace(shape, groups=tuple(groups), handed=handed))
+    return msgspec.structs.replace(action, orders=tuple(orders))
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    chance = Random(f"scenario {seed}")
+    length_us = chance.choice((15, 30, 60)) * SECOND_US
+    hosts = chance.choice((1, 1, 2, 3))
+    workers = tuple((chance.randrange(hosts), chance.choice((1, 2, 4))) for _ in range(chance.randint(1, 4)))
+    clients = chance.randint(1, 3)
+    return Scenario(
+        seed=seed,
+        length_us=length_us,
+        drifts_ppm=tuple(chance.choice((0, 0, 50, -50)) for _ in range(hosts)),
+        utc_offsets_us=tuple(chance.choice((0, 0, 0, 600 * SECOND_US, -3600 * SECOND_US)) for _ in range(hosts)),
+        workers=workers,
+        clients=clients,
+        actions=_actions(chance, length_us, clients),
+        faults=_faults(chance, length_us),
+        rates=_rates(chance),
+        stranger_us=chance.choice((0, 100_000, 400_000)),
+    )
+
+
+def _actions(chance: Random, length_us: int, clients: int) -> tuple[Action, ...]:
+    actions = []
+    plans = chance.randint(2, 8)
+    for plan in range(plans):
+        orders = tuple(_shape(chance, place) for place in range(chance.choice((1, 3, 6, 10, 16))))
+        ceilings: list[tuple[str, int]] = []
+        if chance.random() < 0.4:
+            ceilings.append(("attempts", max(len(orders), chance.randint(1, 3 * len(orders)))))
+        if chance.random() < 0.2:
+            ceilings.append(("time_us", chance.randint(20, 400) * SECOND_US))
+        actions.append(
+            Action(
+                at_us=int(chance.random() * length_us / 2),
+                client=chance.randrange(clients),
+                kind="submit",
+                plan=plan,
+                orders=orders,
+                ceilings=tuple(ceilings),
+                deadline_us=chance.randint(5, 60) * SECOND_US if chance.random() < 0.15 else None,
+            )
+        )
+    for _ in range(chance.randint(0, 24)):
+        kind = chance.choice(("cancel_order", "cancel_plan", "retry", "retry", "set_budget", "scope_budget", "find"))
+        actions.append(
+            Action(
+                at_us=int(chance.random() * length_us),
+                client=chance.randrange(clients),
+                kind=kind,  # type: ignore[arg-type]  # one of the literals, drawn
+                plan=chance.randrange(plans),
+                order=chance.randrange(16),
+                ceilings=(("attempts", chance.randint(1, 30)),) if chance.random() < 0.7 else (),
+                with_dependents=chance.random() < 0.5,
+            )
+        )
+    return tuple(sorted(actions, key=lambda action: action.at_us))
+
+
+def _shape(chance: Random, place: int) -> OrderShape:
+    groups = []
+    for _ in range(0 if not place else chance.choice((0, 1, 1, 2))):
+        members = sorted(chance.sample(range(place), min(place, chance.randint(1, 3))))
+        kind = chance.choice(("required", "required", "optional", "alternative"))
+        groups.append(
+            GroupShape(
+                kind=kind,  # type: ignore[arg-type]  # one of the literals, drawn
+                members=tuple((member, chance.choice(_OUTCOMES)) for member in members),
+            )
+        )
+    handed = None
+    for group in groups:
+        takes = [member for member, outcomes in group.members if outcomes == ("applied",)]
+        if group.kind == "required" and takes and chance.random() < 0.5:
+            handed = takes[0]
+    return OrderShape(
+        place=place,
+        priority=chance.choice(("low", "normal", "normal", "high")),
+        groups=tuple(groups),
+        handed=handed,
+        attempts=chance.choice((None, 1, 2, 3, 5)),
+        attempt_time_us=chance.choice((2, 20, 20, 120)) * SECOND_US,
+        least_us=chance.choice((0, SECOND_US)),
+        time_us=chance.choice((None, None, None, 120 * SECOND_US)),
+        calls=chance.choice((None, None, None, (6, 2), (3, 3))),
+        retry_on=chance.choice(((), ("executor",), ("executor", "validation"), ("executor", "transient_dependency"))),
+        backoff_us=chance.choice((0, 100_000, SECOND_US, 5 * SECOND_US)),
+        verify=chance.random() < 0.3,
+        outputs=chance.random() < 0.8 or place == 0,
+    )
+
+
+def _faults(chance: Random, length_us: int) -> tuple[FaultEvent, ...]:
+    events: list[FaultEvent] = []
+    weights: dict[FaultKind, int] = {
+        "crash": 6,
+        "client_crash": 3,
+        "drain": 3,
+        "freeze": 4,
+        "host_sleep": 2,
+        "host_restart": 2,
+        "disk_full": 1,
+    }
+    for _ in range(chance.choice((0, 3, 8, 16))):
+        kind = chance.choices(list(weights), weights=list(weights.values()))[0]
+        events.append(
+            FaultEvent(
+                at_us=int(chance.random() * length_us),
+                kind=kind,
+                target=chance.randrange(12),
+                length_us=int(chance.choice((0.5, 3, 12, 25)) * SECOND_US),
+            )
+        )
+    if chance.random() < 0.08:
+        # A clock that jumps stops its domain until a person speaks, so that most runs do without.
+        events.append(
+            FaultEvent(
+                at_us=int(chance.random() * length_us),
+                kind="jump",
+                target=chance.randrange(12),
+                length_us=chance.choice((-3600, -3, -1, 1, 3, 600)) * SECOND_US,
+            )
+        )
+    return tuple(sorted(events, key=lambda event: event.at_us))
+
+
+def _rates(chance: Random) -> Rates:
+    """Each fault is absent from some runs, so that none hides what another would show."""
+    usual = {
+        "begin_fails": 3_000,
+        "read_fails": 2_000,
+        "append_fails": 4_000,
+        "commit_fails": 4_000,
+        "commit_unanswered": 8_000,
+        "crash_at_step": 300,
+        "slow": 1_000,
+        "hint_lost": 100_000,
+        "exits_badly": 250_000,
+        "hangs": 40_000,
+        "spawn_fails": 20_000,
+        "keeper_killed": 30_000,
+        "not_contained": 5_000,
+        "verifier_fails": 250_000,
+        "layout_fails": 10_000,
+    }
+    return Rates(**{name: chance.choice((0, rate, rate, rate * 3)) for name, rate in usual.items()})
