@@ -23,9 +23,8 @@ from fencepost.adapters.locks import FolderLocks
 from fencepost.adapters.repository import find_root, open_repository
 from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import FolderWakeups
-from fencepost.kernel.kernel import STREAM, Kernel
+from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
-from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
 
@@ -155,11 +154,10 @@ class App:
         entropy = SystemEntropy()
         self.threads = SystemThreads()
         journal = sqlite.open(home / "store.db", home / "locks")
-        stream = Stream(scope, STREAM)
 
         def has_records() -> bool:
             with journal.snapshot() as reads:
-                return reads.head(stream).seq > 0
+                return bool(reads.streams())  # whatever the scope: all of them are signed for with the same keys
 
         self.keys = KeyFolder(home / "keys", entropy, in_use=has_records)
         self.ledger = FileLedger(
@@ -226,6 +224,7 @@ class App:
             executor=self.executor,
             artifacts=self.artifacts,
             workspaces=self.workspaces,
+            pid=os.getpid(),
             threads=self.threads,
             locks=self.locks,
             environment=partial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -279,18 +280,23 @@ def test_old_status_does_not_answer_for_a_new_run(executor: CommandExecutor, tmp
     assert running.wait(WAIT_S) is not None
 
 
-def test_usage_is_of_the_whole_tree(executor: CommandExecutor, tmp_path: Path) -> None:
-    burn = (
-        "import os, time\n"
-        "child = os.fork()\n"
-        "if child == 0: x = bytearray(60_000_000)\n"
-        "while time.process_time() < 0.2: pass\n"
-        "if child: os.wait()"
-    )
-    ended = run(executor, make_job(tmp_path, sys.executable, "-I", "-S", "-c", burn))
-    assert ended.user_us + ended.system_us >= 390_000
-    assert ended.max_rss_bytes > 60_000_000
-    assert ended.duration_us >= 200_000
+def test_the_duration_is_of_the_whole_tree(executor: CommandExecutor, tmp_path: Path) -> None:
+    """What the command left behind counts until it is gone, and so do its last words: that time is charged."""
+    flag = tmp_path / "flag"
+    left = f"trap 'sleep 0.5; exit 0' TERM; : > '{flag}'; while :; do sleep 0.01; done"
+    job = make_job(tmp_path, "sh", "-c", f'sh -c "{left}" & until test -e "{flag}"; do sleep 0.01; done; exit 4')
+    ended = run(executor, job)
+    assert (ended.exit_code, ended.reason, ended.tree_empty) == (4, "exited", True)
+    assert ended.duration_us >= 500_000
+
+
+def test_the_status_has_what_the_port_promises_and_nothing_beside_it(executor: CommandExecutor, tmp_path: Path) -> None:
+    job = make_job(tmp_path, "true")
+    run(executor, job)
+    written = json.loads(Path(job.status_path).read_bytes())["ended"]
+    assert set(written) == {field.name for field in msgspec.structs.fields(Ended)}
+    read = {"reason", "exit_code", "signal", "duration_us", "tree_empty", "stdout", "stderr", "message"}
+    assert set(written) == read, "a measure that no record keeps is not taken"
 
 
 def test_two_hundred_short_commands_two_at_a_time(executor: CommandExecutor, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.crash.runs import Place, check_journal, holds_of, processes_of
 ORDERS = 300
 
 
-def _wait_for(condition, seconds: float, what: str) -> None:  # type: ignore[no-untyped-def]  # any callable
+def _wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.surfaces.cli_run_world import ONE, Repo, ended, make_repo, read_until
+from tests.surfaces.cli_world import Cli, World, draft, sh, wait_for
 
 FAILING = """\
 [budget]
@@ -193,3 +194,49 @@ may_fail = true
         "budget attempts 2 for this order",
     ):
         assert fact in shown, fact
+
+
+def test_why_of_a_currency_that_is_not_budgeted_names_it_and_its_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(tmp_path)
+    cli = Cli(world, capsys)
+    world.submit("p", [draft("paid", per_attempt={"money_micros:USD": 1_500_000})])
+    cli.json("budget", "set", "scope", "--money", "EUR:5")
+    with world.working(jobs=1) as app:
+        wait_for(app, lambda look: look.orders(look.newest_plans(1)[0].plan)[0].state == "blocked_budget")
+    document = cli.json("order", "why", "paid")
+    assert document["reason"] == "currency_not_budgeted"
+    (short,) = document["budget"]
+    assert (short["kind"], short["name"], short["account"]) == ("scope", "default", "scope")
+    assert (short["currency"], short["dimension"]) == ("USD", "money_micros:USD")
+    assert (short["needed"], short["available"], short["ceiling"]) == (1_500_000, 0, None)
+    assert document["next"] == "fencepost budget set scope --money USD:AMOUNT"
+    assert "scope default: USD is not budgeted, needed 1.50" in cli("order", "why", "paid").out
+    cli.json("budget", "set", "scope", "--money", "USD:5")
+    assert cli.json("order", "why", "paid")["budget"] == [], "nothing stands in its way any more"
+
+
+def test_why_of_a_held_budget_counts_by_what_the_attempt_will_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An attempt asks for its share; that one call would do for it helps nobody while others hold theirs."""
+    world = World(tmp_path)
+    cli = Cli(world, capsys)
+    once = {"attempts": 1}
+    orders = [draft("holder", sh("sleep 30"), ceilings=once), draft("waiter", ceilings=once)]
+    world.submit("p", orders, ceilings={"attempts": 2, "calls": 5})
+    with world.working(jobs=2) as app:
+        wait_for(
+            app,
+            lambda look: (
+                {order.state for order in look.orders(look.newest_plans(1)[0].plan)} == {"active", "blocked_budget"}
+            ),
+        )
+        document = cli.json("order", "why", "waiter")
+        (short,) = document["budget"]
+        assert (short["kind"], short["name"], short["dimension"]) == ("plan", "p", "calls")
+        assert (short["needed"], short["available"], short["ceiling"]) == (3, 2, 5)
+        assert [(holder["name"], holder["amount"]) for holder in short["held_by"]] == [("p/holder", 3)]
+        assert document["next"] == "fencepost budget set --plan p --calls N"
+        cli("order", "cancel", "holder")

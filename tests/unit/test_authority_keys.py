@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,16 @@ def open_keys(folder: Path) -> KeyFolder:
     return KeyFolder(folder, SystemEntropy())
 
 
-def test_every_principal_has_a_key_of_its_own(folder: Path) -> None:
+def made(folder: Path, names: Iterable[str] = EVERY) -> KeyFolder:
+    """A folder in which these principals have their keys."""
     keys = open_keys(folder)
-    keys.ensure()
+    for name in names:
+        keys.public_key(name)
+    return keys
+
+
+def test_every_principal_has_a_key_of_its_own(folder: Path) -> None:
+    keys = made(folder)
     assert len({keys.public_key(name) for name in EVERY}) == len(EVERY)
     for name in EVERY:
         signature = keys.sign(name, b"message")
@@ -45,17 +53,15 @@ def test_every_principal_has_a_key_of_its_own(folder: Path) -> None:
 
 
 def test_files_and_folder_are_closed_to_others(folder: Path) -> None:
-    open_keys(folder).ensure()
+    made(folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
 def test_opening_again_gives_the_same_keys(folder: Path) -> None:
-    first = open_keys(folder)
-    first.ensure()
+    first = made(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    again = open_keys(folder)
-    again.ensure()
+    again = made(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert again.sign("reducer", b"m") == first.sign("reducer", b"m")
 
@@ -82,7 +88,8 @@ from fencepost.adapters.authority.keys import KeyFolder
 from fencepost.adapters.entropy import SystemEntropy
 keys = KeyFolder(Path(sys.argv[1]), SystemEntropy())
 sys.stdin.readline()
-keys.ensure()
+for name in sys.argv[2:]:
+    keys.public_key(name)
 print(keys.public_key("reducer").hex(), keys.sign("reducer", b"m").hex(),
     keys.grant_root(scope="s", epoch=0).hex())
 """
@@ -91,7 +98,7 @@ print(keys.public_key("reducer").hex(), keys.sign("reducer", b"m").hex(),
 def test_four_processes_that_start_at_once_get_the_same_keys(folder: Path) -> None:
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _INITIALIZE, str(folder)],
+            [sys.executable, "-c", _INITIALIZE, str(folder), *EVERY],
             env={"PYTHONPATH": ":".join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -132,8 +139,8 @@ def test_a_whole_key_that_a_crash_left_without_its_id_is_kept(folder: Path) -> N
 
 @pytest.mark.parametrize("damage", ["missing", "half", "swapped", "foreign", "both swapped", "id"])
 def test_a_used_key_that_is_damaged_is_an_error_and_stays_as_it_is(folder: Path, damage: str) -> None:
-    open_keys(folder).ensure(["reducer", "prover"])
-    open_keys(folder.parent / "foreign").ensure(["reducer"])
+    made(folder, ["reducer", "prover"])
+    made(folder.parent / "foreign", ["reducer"])
     path = folder / ("signing-reducer.id" if damage == "id" else "signing-reducer.key")
     if damage == "missing":
         path.unlink()
@@ -159,7 +166,7 @@ def test_a_root_key_that_was_lost_is_not_replaced(folder: Path) -> None:
 
 
 def test_keys_that_others_can_read_are_refused(folder: Path) -> None:
-    open_keys(folder).ensure(["reducer"])
+    made(folder, ["reducer"])
     (folder / "signing-reducer.key").chmod(0o640)
     with pytest.raises(KeysExposed):
         open_keys(folder).sign("reducer", b"m")
@@ -170,7 +177,7 @@ def test_keys_that_others_can_read_are_refused(folder: Path) -> None:
 
 
 def test_a_key_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> None:
-    open_keys(folder).ensure(["reducer"])
+    made(folder, ["reducer"])
     elsewhere = tmp_path / "elsewhere"
     (folder / "signing-reducer.key").rename(elsewhere)
     (folder / "signing-reducer.key").symlink_to(elsewhere)
@@ -185,16 +192,16 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
 
 
 def test_public_keys_are_read_without_loading_the_signing_library(folder: Path) -> None:
-    open_keys(folder).ensure()
+    made(folder)
     program = (
         "import sys; from pathlib import Path\n"
         "from fencepost.adapters.authority.keys import KeyFolder\n"
         "from fencepost.adapters.entropy import SystemEntropy\n"
-        "keys = KeyFolder(Path(sys.argv[1]), SystemEntropy()); keys.ensure()\n"
+        "keys = KeyFolder(Path(sys.argv[1]), SystemEntropy()); [keys.public_key(name) for name in sys.argv[2:]]\n"
         "print('cryptography' in sys.modules)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program, str(folder)],
+        [sys.executable, "-c", program, str(folder), *EVERY],
         env={"PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
@@ -247,6 +254,37 @@ def test_lost_keys_of_a_store_in_use_are_an_error_and_never_made_anew(tmp_path: 
     app.close()
     kept = list((home / "keys").glob("*.key")) if (home / "keys").is_dir() else []
     assert not kept or not harm.endswith("removed")
+
+
+@pytest.mark.parametrize("harm", ["every key removed", "signing keys removed", "folder removed"])
+def test_a_new_scope_of_a_store_whose_keys_are_lost_is_refused_and_gets_none(tmp_path: Path, harm: str) -> None:
+    """The keys are the store's: others for its next scope would let nobody notice that the first ones are gone."""
+    home = tmp_path / ".fencepost"
+    make_home(home)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def make_scope(name: str) -> None:
+        app = App(home, scope=name, environment=environment)
+        try:
+            app.kernel.open()
+        finally:
+            app.close()
+
+    make_scope("first")
+    make_scope("second")
+    for path in (home / "keys").glob("signing-*" if harm == "signing keys removed" else "*.*"):
+        path.unlink()
+    if harm == "folder removed":
+        (home / "keys").rmdir()
+    before = sorted((home / "keys").iterdir()) if (home / "keys").is_dir() else []
+    with pytest.raises(KeyDamaged, match="was in use and is missing") as caught:
+        make_scope("third")
+    assert caught.value.next_step == "restore the keys folder from a backup, or use a new home (--home DIR)"
+    assert (sorted((home / "keys").iterdir()) if (home / "keys").is_dir() else []) == before, "no key was made"
+    app = App(home, scope="third", environment=environment)
+    with app.kernel.reader.look() as look:
+        assert not look.head.seq, "the scope was not made either"
+    app.close()
 
 
 def test_files_placed_by_many_at_once_are_whole(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.core.canonical import Undecodable, decode_canonical, encode_trusted
+from fencepost.core.canonical import Undecodable, decode_canonical, encode_trusted, sanitize
 from fencepost.core.evolve import Fact
 from fencepost.core.ids import sha256_of
 from fencepost.core.records import FORMAT, KIND_OF, KINDS, Record, Span, Stamp
@@ -88,7 +88,7 @@ class _Peek(msgspec.Struct):
 
 
 _PEEK = msgspec.json.Decoder(_Peek)
-
+_SHOWN_BYTES_MAX = 200  # of a stored text that a problem repeats
 
 _DECODERS = {name: msgspec.json.Decoder(kind.record) for name, kind in KINDS.items()}
 # In canonical bytes the kind stands behind the body, and no text can hold its unescaped quotes.
@@ -118,11 +118,13 @@ def open_record(seq: int, data: bytes) -> Record:
     """Decode the stored bytes of record `seq`. Raises BrokenChain, also for a kind that is not registered."""
     try:
         peek = _PEEK.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # Too many containers inside each other are met here already, in a field that is only passed over.
         raise BrokenChain(seq, f"cannot be read: {error}") from error
     kind = KINDS.get((peek.kind, peek.kind_version))
     if kind is None:
-        raise BrokenChain(seq, f"kind {peek.kind!r} version {peek.kind_version} is not registered")
+        shown = sanitize(peek.kind, _SHOWN_BYTES_MAX)
+        raise BrokenChain(seq, f"kind {shown!r} version {peek.kind_version} is not registered")
     try:
         record = decode_canonical(data, kind.record)
     except Undecodable as error:

@@ -6,26 +6,45 @@ how an account is found, so that one may ask about accounts as they are or as pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from fencepost.core.amounts import exhausted, foreign_currency, shortfall
+from fencepost.core.amounts import available, exhausted, foreign_currency, shortfall
 from fencepost.core.shares import MONEY, OWN_RULE, Shares, share
 from fencepost.core.state import Account, OrderState
 
 AccountOf = Callable[[str], Account]
 
 
+class Short(NamedTuple):
+    """One dimension of a hold that an account cannot carry. `left` may be negative: a charge is booked as it is."""
+
+    dimension: str
+    needed: int
+    left: int
+
+
 class Obstacle(NamedTuple):
-    """Why a hold cannot be had now: `budget_held` passes by itself, `currency_not_budgeted` needs a person."""
+    """Why an account cannot carry a hold: `budget_held` passes by itself, `currency_not_budgeted` needs a person, and
+    `budget_exhausted` is for good, unless the ceiling is raised.
+    """
 
     code: str
     account: str
-    what: str  # dimensions, or the currency
+    short: tuple[Short, ...]  # at least one, in byte order of the dimensions
 
     @property
     def detail(self) -> dict[str, str]:
-        return {"account": self.account, "currency" if self.code == "currency_not_budgeted" else "dimension": self.what}
+        """Account, dimensions, what is needed and what is left of each, in one order; a currency also by its code."""
+        detail = {
+            "account": self.account,
+            "dimension": ", ".join(short.dimension for short in self.short),
+            "needed": ", ".join(str(short.needed) for short in self.short),
+            "left": ", ".join(str(short.left) for short in self.short),
+        }
+        if self.code == "currency_not_budgeted":
+            detail["currency"] = self.short[0].dimension.removeprefix(MONEY)
+        return detail
 
 
 def shares_now(order: OrderState, account_of: AccountOf, plan_attempts: int) -> Shares:
@@ -61,23 +80,45 @@ def wanted(order: OrderState, shares: Shares, account_of: AccountOf) -> dict[str
     return amounts
 
 
+def exhaustions(order: OrderState, shares: Shares, account_of: AccountOf) -> Iterator[Obstacle]:
+    """Accounts of the path that cannot carry the smallest next hold any more, even if every other one were freed."""
+    for subject in order.accounts:
+        account = account_of(subject)
+        names = exhausted(account, shares.least)
+        if names:
+            left = {name: account.ceiling[name] - account.charged.get(name, 0) for name in names}
+            yield Obstacle("budget_exhausted", subject, _short(names, shares.least, left))
+
+
 def exhausted_on_path(order: OrderState, shares: Shares, account_of: AccountOf) -> tuple[str, tuple[str, ...]] | None:
     """The first account of the path that cannot carry the smallest next hold any more, with the dimensions."""
-    for subject in order.accounts:
-        short = exhausted(account_of(subject), shares.least)
-        if short:
-            return subject, short
+    for found in exhaustions(order, shares, account_of):
+        return found.account, tuple(short.dimension for short in found.short)
     return None
 
 
-def obstacle(order: OrderState, amounts: dict[str, int], account_of: AccountOf) -> Obstacle | None:
-    """The first account of the path into which a hold does not fit now: all of them together, or none."""
+def obstacles(order: OrderState, amounts: Mapping[str, int], account_of: AccountOf) -> Iterator[Obstacle]:
+    """Accounts of the path into which a hold does not fit now, from the scope down.
+
+    Of a currency that an account does not budget while it budgets another one, nothing is left.
+    """
     for subject in order.accounts:
         account = account_of(subject)
         currency = foreign_currency(account, amounts)
         if currency is not None:
-            return Obstacle("currency_not_budgeted", subject, currency)
-        short = shortfall(account, amounts)
-        if short:
-            return Obstacle("budget_held", subject, ", ".join(short))
-    return None
+            dimension = f"{MONEY}{currency}"
+            yield Obstacle("currency_not_budgeted", subject, (Short(dimension, amounts[dimension], 0),))
+            continue
+        names = shortfall(account, amounts)
+        if names:
+            left = {name: rest for name in names if (rest := available(account, name)) is not None}
+            yield Obstacle("budget_held", subject, _short(names, amounts, left))
+
+
+def obstacle(order: OrderState, amounts: Mapping[str, int], account_of: AccountOf) -> Obstacle | None:
+    """The first account of the path into which a hold does not fit now: all of them together, or none."""
+    return next(obstacles(order, amounts, account_of), None)
+
+
+def _short(names: tuple[str, ...], needed: Mapping[str, int], left: Mapping[str, int]) -> tuple[Short, ...]:
+    return tuple(Short(name, needed[name], left[name]) for name in names)

@@ -47,9 +47,23 @@ def _violation(report: str, tree: object, into: Any) -> Undecodable:
     for pattern, code in _VIOLATIONS:
         found = pattern.fullmatch(message)
         if found is not None:
+            if code == "unknown_field" and not _leads_to(tree, (*trail, found[1])):
+                # The key itself ends like a place of msgspec's; it stands in the outermost object.
+                message, trail = report, ()
+                found = pattern.fullmatch(report) or found
             named = (found[1],) if pattern.groups else ()
             return Undecodable(code, message, trail=trail + named)
     return Undecodable("bad_value", message, trail=trail)
+
+
+def _leads_to(tree: object, trail: _Trail) -> bool:
+    node: Any = tree
+    for step in trail:
+        is_key = isinstance(node, dict) and step in node
+        if not is_key and not (isinstance(node, list) and isinstance(step, int) and step < len(node)):
+            return False
+        node = node[step]
+    return True
 
 
 def _trail_of(steps: str, report: str, tree: object, into: Any) -> _Trail:

@@ -121,8 +121,9 @@ class Group:
         if type(request.command) in NEEDS_CLOCK:
             self._observe(1 if type(request.command) in MEASURES_TIME else self._tools.limits.clock_resolution_us)
         decided = decide(self.view, request, self._given(request, ticket.seed), self.link.seq + 1)
-        if decided.refusal is not None and not decided.refusal.reason.durable and _only_decisions(decided.facts):
-            # A refusal that may pass binds nobody: nothing is written, and its key stays free to be tried again.
+        if decided.refusal is not None and decided.refusal.code != "denied" and _only_decisions(decided.facts):
+            # Only a denial is a fact without another record. Whatever else changed nothing binds nobody: nothing is
+            # written, and its key stays free to be tried again.
             decided = msgspec.structs.replace(decided, facts=())
         if self.records and len(self.records) + len(decided.facts) > self._tools.limits.group_records_max:
             return None

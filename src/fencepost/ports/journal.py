@@ -14,7 +14,14 @@ Rules that every engine keeps (the conformance suite in `fencepost.testing.confo
 - **Compare and append.** `Append.expected` is the head that the writer has seen; another head raises
   `HeadMoved` and writes nothing.
 - **Append only.** Records and commands are never changed or removed; the database itself refuses it.
-- **Reads are consistent.** All reads of one snapshot or transaction see the same head.
+- **Reads are consistent.** All reads of one snapshot see one state of the whole store. Those of a transaction see one
+  state of its own stream, which nobody else changes meanwhile; other streams may move on under it.
+- **A store can be lost at any moment.** Any call may raise StorageUnavailable or StorageError. A transaction or
+  snapshot that has raised it is over, and what follows begins another one: the store finds its way back by itself.
+
+Text is whole Unicode characters without NUL, and compared by its UTF-8 bytes, which is by code point. What stands in
+a key (scope, name, subject, group, key, member) has at most 1,024 bytes, a stage 64. Numbers are below 2^63. An engine
+may refuse anything else with StorageError; the kernel's own bounds keep it from being asked.
 """
 
 from __future__ import annotations
@@ -206,14 +213,14 @@ class Journal(Protocol):
 
     @property
     def engine(self) -> str:
-        """`memory`, `sqlite`, …"""
+        """`memory`, `sqlite`, `postgres`, …"""
         ...
 
     @property
     def info(self) -> StoreInfo: ...
 
     def transaction(self, stream: Stream, *, wait_s: float = 30.0) -> AbstractContextManager[Transaction]:
-        """Wait in turn for the stream's lock. Raises StorageUnavailable after `wait_s` seconds."""
+        """Wait in turn for the stream's lock. Raises StorageUnavailable after `wait_s` seconds, or a little later."""
         ...
 
     def snapshot(self) -> AbstractContextManager[Reads]: ...

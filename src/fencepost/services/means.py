@@ -54,6 +54,7 @@ class Means:
     executor: Executor
     artifacts: ArtifactStore
     workspaces: Workspaces
+    pid: int
     threads: Threads
     locks: HostLocks
     environment: MakeEnvironment

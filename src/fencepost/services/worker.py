@@ -7,7 +7,6 @@ renewals have another. Nothing depends on a worker ending well: what it leaves i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -104,7 +103,7 @@ class Worker:
                 worker=self.worker,
                 host=reading.source,
                 boot_id=reading.boot_id,
-                pid=os.getpid(),
+                pid=self._means.pid,
                 executors=EXECUTORS,
             ),
         )

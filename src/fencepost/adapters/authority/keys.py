@@ -20,7 +20,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +42,8 @@ _ROOT = "grant-root"
 class KeyFolder:
     """`Keyring` over a folder. Loads nothing before it is asked; makes a key when it is first needed.
 
-    Signing keys are made only as long as `in_use` says that no record stands yet: whoever lost those of a store that
-    has records must hear of it, and not be given others.
+    Signing keys are the store's, whatever its scopes, and are made only as long as `in_use` says that no record of any
+    scope stands yet: whoever lost those of a store that has records must hear of it, and not be given others.
     """
 
     def __init__(self, folder: Path, entropy: Entropy, *, in_use: Callable[[], bool] = lambda: False) -> None:
@@ -54,13 +54,6 @@ class KeyFolder:
         self._secrets: dict[str, bytes] = {}
         self._public_keys: dict[str, bytes] = {}
         self._signers: dict[str, Ed25519PrivateKey] = {}
-
-    def ensure(self, names: Iterable[str] | None = None) -> None:
-        """Make the folder and every key that is missing; None is the human, all services and the checkpoint
-        signer. Idempotent, and safe in several processes at once."""
-        every = (HUMAN_PRINCIPAL, *SERVICE_PRINCIPALS, CHECKPOINT_SIGNER)
-        for name in every if names is None else names:
-            self.public_key(name)
 
     def check(self) -> None:
         """See `Keyring.check`: reads every signing key, and loads no cryptography."""
@@ -119,8 +112,10 @@ class KeyFolder:
 
     def _create(self, stem: str, kind: str) -> None:
         """Make a key that has no `.id` yet; a whole `.key` that a crash left without one is kept."""
-        if kind == _ED25519 and self._in_use() and self._read_id(stem, kind) is None:
-            raise _lost(stem, self._folder)
+        # Every scope has roots of its own, made with it; a store in use that has no signer has lost its folder.
+        standing = stem if kind == _ED25519 else _stem("signing", CHECKPOINT_SIGNER)
+        if self._in_use() and self._read_id(standing, _ED25519) is None:
+            raise _lost(standing, self._folder)
         with storage_errors(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_private(self._folder.stat(), self._folder)
@@ -175,7 +170,7 @@ def verify_signature(public_key: bytes, signature: bytes, message: bytes) -> boo
 def _lost(stem: str, folder: Path) -> KeyDamaged:
     return KeyDamaged(
         f"the key {stem} in {folder} was in use and is missing or damaged",
-        next_step="restore the keys folder from a backup",
+        next_step="restore the keys folder from a backup, or use a new home (--home DIR)",
     )
 
 

@@ -95,12 +95,11 @@ def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[s
         return Refusal(code="executor_unsupported", field="/worker", detail=detail)
     if verdict_of_all(order.groups) != "holds":
         raise LookupError(f"{order.order} is ready and its dependencies do not hold")
-    exhausted = ending.exhausted_on_path(batch, order)
+    accounts = partial(ending.account_of, batch)
+    exhausted = next(needs.exhaustions(order, ending.shares_now(batch, order), accounts), None)
     if exhausted is not None:
-        subject, dimensions = exhausted
-        ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", subject)
-        detail = {"account": subject, "dimension": ", ".join(dimensions)}
-        return Refusal(code="budget_exhausted", detail=detail)
+        ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", exhausted.account)
+        return Refusal(code="budget_exhausted", detail=exhausted.detail)
     found = in_the_way(batch, order)
     if found is not None:
         ending.move(batch, order.order, "blocked_budget", found.code, found.account)

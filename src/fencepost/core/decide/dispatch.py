@@ -21,6 +21,7 @@ from fencepost.core.decide.clock import blocked
 from fencepost.core.decide.specs import EXECUTOR_CEILINGS
 from fencepost.core.machines import LIVE
 from fencepost.core.matching import handed_files
+from fencepost.core.needs import Obstacle, Short
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import (
@@ -161,9 +162,13 @@ def _overdrawn(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusa
     held = ending.hold_of(batch, attempt).held
     for subject in order.accounts:
         account = ending.account_of(batch, subject)
-        short = [name for name in held if held[name] and (available(account, name) or 0) < 0]
+        short = tuple(
+            Short(name, held[name], left)
+            for name in sorted(held)
+            if held[name] and (left := available(account, name)) is not None and left < 0
+        )
         if short:
-            return Refusal(code="budget_held", detail={"account": subject, "dimension": ", ".join(sorted(short))})
+            return Refusal(code="budget_held", detail=Obstacle("budget_held", subject, short).detail)
     return None
 
 

@@ -23,6 +23,9 @@ INTEGER_MAX: Final = INT_MAX
 PROBLEMS_MAX: Final = 10_000
 """Problems reported for one document; those past it are counted, not kept."""
 
+SUGGESTIONS_MAX: Final = 100
+"""Unknown words of one document for which the most similar known one is looked up."""
+
 RINGS_MAX: Final = 16
 """Dependency rings reported for one document."""
 

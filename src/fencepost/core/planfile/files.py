@@ -8,9 +8,10 @@ is pinned exists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from fencepost.core.planfile.patterns import FileTree, Pattern, compile_pattern, covers
-from fencepost.core.planfile.problems import Spot, nearest, quote
+from fencepost.core.planfile.problems import Spot, quote
 from fencepost.core.planfile.work import Draft
 
 
@@ -112,7 +113,7 @@ def _check_accept(draft: Draft, tree: FileTree | None) -> None:
 
 def refuse_missing(spot: Spot, name: str, by_name: Mapping[str, Draft]) -> None:
     """Refuse the name of an order that the plan does not have."""
-    like = nearest(name, list(by_name)[:1_000])
+    like = spot.nearest(name, islice(by_name, 1_000))
     spot.refuse(
         "dependency_missing",
         f"no order of this plan is named {quote(name)}" + (f"; did you mean {quote(like)}?" if like else ""),

@@ -38,6 +38,7 @@ class Findings:
     def __init__(self) -> None:
         self.refusals = 0
         self.left_off = 0
+        self.suggestions_left = bounds.SUGGESTIONS_MAX
         self._problems: dict[tuple[str, str], PlanProblem] = {}
 
     def add(self, problem: PlanProblem) -> None:
@@ -83,6 +84,13 @@ class Spot:
     def refusals(self) -> int:
         """How often anything was refused so far, anywhere in the document."""
         return self._findings.refusals
+
+    def nearest(self, word: str, known: Iterable[str]) -> str | None:
+        """The known word that is most like the given one; to find it is dear, so that a document gets only so many."""
+        if not self._findings.suggestions_left:
+            return None
+        self._findings.suggestions_left -= 1
+        return nearest(word, known)
 
     def refuse(self, code: str, message: str, next_step: str) -> None:
         self._findings.add(PlanProblem(code=code, message=message, at=self.at(), name=self.name, next=next_step))

@@ -21,6 +21,18 @@ from fencepost.core.planfile.problems import PlanProblem, printable, quote
 
 Syntax = Literal["toml", "json"]
 
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\[^\n])*+"|'[^'\n]*+')"""
+_DOT = r"[ \t]*+\.[ \t]*+"
+_TOML_TOKEN = re.compile(
+    r'''"""(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}'''
+    r"""|'''(?:[^']++|'{1,2}(?!'))*+'{3,5}"""
+    r"|#[^\n]*+"
+    rf"|(?P<deep>(?!\"\"\"|'''){_PART}(?:{_DOT}{_PART}){{{bounds.DEPTH_MAX},}}+)"
+    rf"|(?!\"\"\"|'''){_PART}(?:{_DOT}{_PART})*+"
+    r"""|(?P<unfinished>["'])""",
+    re.DOTALL,
+)
+"""What may stand in a TOML text, as far as it takes to tell keys from strings and comments."""
 _TOML_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -70,7 +82,24 @@ def _syntax(message: str, line: int | None, next_step: str) -> PlanProblem:
     return PlanProblem(code="syntax", message=printable(message), at="", line=line, next=next_step)
 
 
+def _line_of_deep_key(text: str) -> int | None:
+    """The line of the first key with more than `bounds.DEPTH_MAX` parts.
+
+    The library keeps every beginning of such a key, which takes memory with the square of its length.
+    """
+    for token in _TOML_TOKEN.finditer(text):
+        if token["deep"] is not None:
+            return text.count("\n", 0, token.start()) + 1
+        if token["unfinished"] is not None:
+            return None  # the library says it better
+    return None
+
+
 def _read_toml(text: str) -> RawDocument | PlanProblem:
+    line = _line_of_deep_key(text)
+    if line is not None:
+        most = bounds.DEPTH_MAX
+        return _syntax(f"a key has more than {most} parts", line, f"nest at most {most} deep")
     try:
         return RawDocument(value=tomllib.loads(text))
     except ValueError as error:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from fencepost.core import instant
 from fencepost.core.planfile import bounds
 from fencepost.core.planfile.patterns import Pattern, PatternProblem, compile_pattern
-from fencepost.core.planfile.problems import Spot, kind_of, nearest, one_of, quote
+from fencepost.core.planfile.problems import Spot, kind_of, one_of, quote
 
 T = TypeVar("T")
 
@@ -276,7 +276,7 @@ def refuse_unknown(
     for key in table:
         if key in names or key in refused_elsewhere:
             continue
-        like = nearest(key, names)
+        like = spot.nearest(key, names)
         spot.child(key).refuse(
             "unknown_key",
             f"the key {quote(key)} is not known here" + (f'; did you mean "{like}"?' if like else ""),

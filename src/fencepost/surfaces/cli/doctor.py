@@ -133,7 +133,7 @@ def _home(config: Config) -> Iterator[Line]:
     except CommandError as error:
         if error.code != "scope_not_open":
             raise
-        following = f"fencepost init --scope {config.scope}; run and plan submit do so by themselves"
+        following = "fencepost init; run and plan submit do so by themselves"
         yield Line("scope", "warn", error.message, following)
     except (FencepostError, CorruptHistory, OSError) as error:
         following = getattr(error, "next_step", None) or "fencepost journal verify"

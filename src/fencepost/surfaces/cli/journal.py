@@ -19,7 +19,7 @@ from fencepost.surfaces.cli.record_line import RecordLines
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
 from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
-from fencepost.surfaces.cli.words import UNSIGNED
+from fencepost.surfaces.cli.words import UNSIGNED, count
 
 app = App(name="journal", help="Verify, replay, read and export the record.")
 
@@ -57,8 +57,11 @@ def verify(
 
     def human(out: TextIO) -> None:
         if found.ok:
+            anchors = count(found.anchors, "signed anchor")
             given = "" if kept is None else f", and the given anchor at record {kept.seq}"
-            out.write(f"ok: {found.sequence} records, {found.anchors} signed anchors{given}\n{document['anchor']}\n")
+            out.write(
+                f"ok: {found.sequence} records, {found.anchors} signed anchor{'' if found.anchors == 1 else 's'}{given}\n{document['anchor']}\n"
+            )
         elif found.first_bad is None:
             out.write(f"not ok: {found.problem}\n")
         else:

@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from fencepost.app import App
-from fencepost.core.amounts import available, exhausted, shortfall
+from fencepost.core import needs
+from fencepost.core.amounts import available
 from fencepost.core.machines import ENDED
 from fencepost.core.readiness import verdict
 from fencepost.core.reasons import WAITS_AND_ENDS
-from fencepost.core.state import AttemptState, OrderState
+from fencepost.core.shares import MONEY
+from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import held_up_by_clock, why
 from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
-from fencepost.surfaces.cli.accounts import account_of, open_holds, title_of
+from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
 from fencepost.surfaces.cli.order_failure import failure_lines
 from fencepost.surfaces.cli.pinned import pinned_hint
@@ -59,7 +61,7 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     elif order.state in ("blocked_budget", "budget_exhausted"):
         document.update(budget_of(look, order))
     elif order.state == "ready":
-        document["workers"] = [worker.worker for worker in living_workers(look, home.home / "locks")]
+        document["workers"] = [worker.worker for worker in living_workers(look, home.locks)]
     if order.state in ("failed", "retry_wait") and (facts := look.facts(order.result_seq)) is not None:
         document["detail"] = facts.message
         document["details"] = failure_lines(look, order)
@@ -69,7 +71,7 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
         document["due_us"] = order.retry_due_us
         document["due_in_us"] = max(order.retry_due_us - estimated_now_us(clock, reading), 0)
     attempt = look.find(order.attempt, AttemptState) if order.attempt is not None else None
-    if attempt is not None and not document["ended"] and is_orphan(attempt, home.home / "locks", reading):
+    if attempt is not None and not document["ended"] and is_orphan(attempt, home.locks, reading):
         document["worker_gone"] = True
         document["message"] = GONE
         document["next"] = f"fencepost run {plan_file(look, order.plan)}, or fencepost worker start"
@@ -167,32 +169,35 @@ def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any])
 
 
 def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
-    """The accounts that cannot carry its next hold, by how much, and who holds what of them."""
-    test = shortfall if order.state == "blocked_budget" else exhausted
-    need = order.terms.hold_least
+    """The accounts that cannot carry its next hold, by how much, and who holds what of them.
+
+    By the rules that reserve it (`core.needs`): what a level that budgets other currencies lacks is named as well.
+    """
+    accounts = {subject: account_of(look, subject) for subject in order.accounts}
     holds = open_holds(look)
     short = []
-    for subject in order.accounts:
-        named = account_of(look, subject)
-        for dimension in test(named.account, need):
+    for found in _obstacles(look, order, accounts):
+        named = accounts[found.account]
+        for dimension, needed, _ in found.short:
             held_by = [
                 {"name": open_hold.name, "id": open_hold.order, "amount": held, "state": open_hold.hold.state}
                 for open_hold in holds
-                if subject in open_hold.hold.accounts and (held := open_hold.hold.held.get(dimension, 0))
+                if found.account in open_hold.hold.accounts and (held := open_hold.hold.held.get(dimension, 0))
             ]
-            short.append(
-                {
-                    "account": subject,
-                    "kind": named.kind,
-                    "name": named.name,
-                    "dimension": dimension,
-                    "needed": need[dimension],
-                    "available": available(named.account, dimension),
-                    "charged": named.account.charged.get(dimension, 0),
-                    "ceiling": named.account.ceiling.get(dimension),
-                    "held_by": held_by,
-                }
-            )
+            line = {
+                "account": found.account,
+                "kind": named.kind,
+                "name": named.name,
+                "dimension": dimension,
+                "needed": needed,
+                "available": available(named.account, dimension),
+                "charged": named.account.charged.get(dimension, 0),
+                "ceiling": named.account.ceiling.get(dimension),
+                "held_by": held_by,
+            }
+            if found.code == "currency_not_budgeted":
+                line.update(currency=dimension.removeprefix(MONEY), available=0, held_by=[])
+            short.append(line)
     if not short:
         return {"budget": []}
     first = short[0]
@@ -202,6 +207,17 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     if order.state == "budget_exhausted":
         command += f", then fencepost order retry {title_of(look, order)}"
     return {"budget": short, "next": command}
+
+
+def _obstacles(look: Look, order: OrderState, accounts: Mapping[str, Named]) -> list[needs.Obstacle]:
+    def account(subject: str) -> Account:
+        return accounts[subject].account
+
+    plan = look.find(order.plan, PlanState) if order.plan is not None else None
+    shares = needs.shares_now(order, account, 1 if plan is None else plan.orders)
+    if order.state == "budget_exhausted":
+        return list(needs.exhaustions(order, shares, account))
+    return list(needs.obstacles(order, needs.wanted(order, shares, account), account))
 
 
 def why_text(document: Mapping[str, Any], out: TextIO) -> None:
@@ -239,6 +255,9 @@ def _cause_lines(word: str, cause: Mapping[str, Any]) -> list[str]:
 def budget_lines(short: Mapping[str, Any]) -> list[str]:
     dimension = str(short["dimension"])
     name = short["name"] if short["kind"] == "order" else f"{short['kind']} {short['name']}"
+    if "currency" in short:
+        text = f"{name}: {short['currency']} is not budgeted, needed {amount(dimension, short['needed'])}"
+        return wrapped(text, indent="  ", after="    ")
     text = (
         f"{name}: {dimension_label(dimension)} needed {amount(dimension, short['needed'])}, available "
         f"{amount(dimension, short['available'])} of {amount(dimension, short['ceiling'])}"

@@ -26,7 +26,7 @@ from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import StorageError
 from fencepost.testing.simulator.checks import Checks
 from fencepost.testing.simulator.loop import Loop
-from fencepost.testing.simulator.scenario import Action, plan_of
+from fencepost.testing.simulator.scenario import Action, Scenario, plan_of, single_of
 
 AGAIN_US = 300_000
 
@@ -34,9 +34,10 @@ AGAIN_US = 300_000
 class Wants:
     """What one client asks for, in order. It outlives the client's process: a user tries again."""
 
-    def __init__(self, client: int, actions: list[Action]) -> None:
+    def __init__(self, client: int, scenario: Scenario) -> None:
         self.client = client
-        self.actions = actions
+        self.actions = [action for action in scenario.actions if action.client == client]
+        self._submissions = {action.plan: action for action in scenario.actions if action.kind == "submit"}
         self.done = 0
         self._asked: AnyCommand | None = None  # what the next action came to: a repetition is the same, to the byte
 
@@ -64,6 +65,12 @@ class Wants:
         """The command, None when what it is about is not there."""
         if action.kind == "submit":
             return plan_of(action)
+        if action.kind == "single":
+            return single_of(action)
+        if action.kind in ("continue", "again"):
+            # The same plan once more, from somebody else: another process, or a user who tries again.
+            submission = self._submissions.get(action.plan)
+            return None if submission is None else plan_of(submission, action.kind)
         if action.kind == "scope_budget":
             return SetBudget(account="scope", ceilings={name: amount * 4 for name, amount in action.ceilings})
         with kernel.reader.look() as look:
@@ -83,7 +90,7 @@ class Wants:
                 account = plan.newest if action.order % 2 else order.order
                 return SetBudget(account=account, ceilings=dict(action.ceilings))
             case _:
-                return None
+                raise ValueError(f"nobody knows how to ask for {action.kind}")
 
 
 class Stranger:

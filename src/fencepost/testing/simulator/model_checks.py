@@ -116,7 +116,8 @@ class Checks:
         hold = self.hold_of[subject]
         one = {"attempts": 1}
         self._book(hold, {"attempts": -1}, one)
-        del self.held[hold]["attempts"]
+        if self.held[hold].pop("attempts", 0) != 1:
+            self.say(f"{subject} does not hold the one attempt that its activation charges")
         for account in self.paths[hold]:
             charged = self.sums[account, "attempts"][1]
             if charged > self.ceilings[account].get("attempts", charged):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitPlan
+from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitOrder, SubmitPlan
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
 from fencepost.testing.simulator.faults import Rates
 from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
@@ -19,6 +19,9 @@ from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 
+ActionKind = Literal[
+    "submit", "continue", "again", "single", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget"
+]
 FaultKind = Literal["crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "client_crash"]
 _OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
     ("applied",),
@@ -62,7 +65,7 @@ class Action(_Part, frozen=True):
 
     at_us: int
     client: int
-    kind: Literal["submit", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget", "find"]
+    kind: ActionKind
     plan: int
     order: int = 0
     orders: tuple[OrderShape, ...] = ()
@@ -85,7 +88,7 @@ class Scenario(_Part, frozen=True):
     length_us: int
     drifts_ppm: tuple[int, ...]  # one for each host
     utc_offsets_us: tuple[int, ...]
-    workers: tuple[tuple[int, int], ...]  # (host, slots)
+    workers: tuple[tuple[int, int, int], ...]  # (host, slots, number of the plan that it is for, or -1)
     clients: int
     actions: tuple[Action, ...]
     faults: tuple[FaultEvent, ...]
@@ -96,7 +99,7 @@ class Scenario(_Part, frozen=True):
         return next((action for action in self.actions if action.kind == "submit" and action.plan == plan), None)
 
 
-def plan_of(action: Action) -> SubmitPlan:
+def plan_of(action: Action, mode: Literal["new", "continue", "again"] = "new") -> SubmitPlan:
     """The command of a submission."""
     orders = tuple(_draft(shape) for shape in action.orders)
     return SubmitPlan(
@@ -105,10 +108,15 @@ def plan_of(action: Action) -> SubmitPlan:
         content=digest(f"{action.plan} {action.orders}"),
         orders=orders,
         recovery="replace",
-        mode="new",
+        mode=mode,
         ceilings=dict(action.ceilings),
         deadline_us=action.deadline_us,
     )
+
+
+def single_of(action: Action) -> SubmitOrder:
+    """The command of an order outside of any plan."""
+    return SubmitOrder(order=_draft(action.orders[0]))
 
 
 def _draft(shape: OrderShape) -> OrderDraft:
@@ -169,7 +177,10 @@ def draw(seed: int) -> Scenario:
     chance = Random(f"scenario {seed}")
     length_us = chance.choice((15, 30, 60)) * SECOND_US
     hosts = chance.choice((1, 1, 2, 3))
-    workers = tuple((chance.randrange(hosts), chance.choice((1, 2, 4))) for _ in range(chance.randint(1, 4)))
+    workers = tuple(
+        (chance.randrange(hosts), chance.choice((1, 2, 4)), chance.choice((-1, -1, number)) if number else -1)
+        for number in range(chance.randint(1, 4))
+    )
     clients = chance.randint(1, 3)
     return Scenario(
         seed=seed,
@@ -183,6 +194,19 @@ def draw(seed: int) -> Scenario:
         rates=_rates(chance),
         stranger_us=chance.choice((0, 100_000, 400_000)),
     )
+
+
+_KINDS: tuple[ActionKind, ...] = (
+    "cancel_order",
+    "cancel_plan",
+    "retry",
+    "retry",
+    "set_budget",
+    "scope_budget",
+    "continue",
+    "again",
+    "single",
+)
 
 
 def _actions(chance: Random, length_us: int, clients: int) -> tuple[Action, ...]:
@@ -207,14 +231,14 @@ def _actions(chance: Random, length_us: int, clients: int) -> tuple[Action, ...]
             )
         )
     for _ in range(chance.randint(0, 24)):
-        kind = chance.choice(("cancel_order", "cancel_plan", "retry", "retry", "set_budget", "scope_budget", "find"))
         actions.append(
             Action(
                 at_us=int(chance.random() * length_us),
                 client=chance.randrange(clients),
-                kind=kind,  # type: ignore[arg-type]  # one of the literals, drawn
+                kind=(kind := chance.choice(_KINDS)),
                 plan=chance.randrange(plans),
                 order=chance.randrange(16),
+                orders=(_shape(chance, 0),) if kind == "single" else (),
                 ceilings=(("attempts", chance.randint(1, 30)),) if chance.random() < 0.7 else (),
                 with_dependents=chance.random() < 0.5,
             )

@@ -127,10 +127,10 @@ def _fewer_workers(scenario: Scenario) -> Iterator[Scenario]:
     if len(scenario.workers) > 1:
         for gone in range(len(scenario.workers)):
             yield replace(scenario, workers=tuple(each for at, each in enumerate(scenario.workers) if at != gone))
-    for place, (host, jobs) in enumerate(scenario.workers):
-        if jobs > 1:
-            fewer = (*scenario.workers[:place], (host, jobs // 2), *scenario.workers[place + 1 :])
-            yield replace(scenario, workers=fewer)
+    for place, (host, jobs, plan) in enumerate(scenario.workers):
+        for simpler in ((host, jobs // 2, plan), (host, jobs, -1)):
+            if simpler[1] and simpler != scenario.workers[place]:
+                yield replace(scenario, workers=(*scenario.workers[:place], simpler, *scenario.workers[place + 1 :]))
 
 
 def _fewer_hosts(scenario: Scenario) -> Iterator[Scenario]:

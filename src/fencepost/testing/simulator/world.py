@@ -20,7 +20,7 @@ from fencepost.adapters.artifacts.memory import MemoryArtifactStore
 from fencepost.core.index import CLAIM, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
 from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.machines import ENDED
-from fencepost.core.state import OrderState
+from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel import replay
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
@@ -102,10 +102,7 @@ class World:
             Host(self.loop, number, drift_ppm=drift, utc_offset_us=offset)
             for number, (drift, offset) in enumerate(zip(scenario.drifts_ppm, scenario.utc_offsets_us, strict=True))
         ]
-        self.wants = [
-            Wants(client, [action for action in scenario.actions if action.client == client])
-            for client in range(scenario.clients)
-        ]
+        self.wants = [Wants(client, scenario) for client in range(scenario.clients)]
         self.story: list[tuple[int, str, str]] = []
         self._with_story = with_story
         self._starts = 0
@@ -300,27 +297,41 @@ class World:
         self._start("stranger", self._host(1), body)
 
     def _start_worker(self, number: int) -> None:
-        host_number, jobs = self.scenario.workers[number]
+        host_number, jobs, plan_number = self.scenario.workers[number]
         host = self._host(host_number)
 
         def body(kernel: Kernel, process: Process, host: Host) -> None:
-            worker = Worker(self._means(kernel, process, host), jobs=jobs)
+            plan = None if plan_number < 0 else self._open_plan(kernel, plan_number)
+            worker = Worker(self._means(kernel, process, host), jobs=jobs, plan=plan)
             self._workers[number] = (process, worker)
             worker.start()
-            self._serve(number, process, worker)
+            self._serve(number, process, worker, until_idle=plan is not None)
+            kernel.close()
+            process.kill()
 
         process = self._start(f"worker-{number}", host, body)
         self._workers[number] = (process, None)
         process.at_exit.append(lambda: self._later(lambda: self._start_worker(number)))
 
-    def _serve(self, number: int, process: Process, worker: Worker) -> None:
+    def _open_plan(self, kernel: Kernel, number: int) -> str:
+        """What `run` waits for: its plan, as soon as there is one that is open."""
+        while True:
+            with kernel.reader.look() as look:
+                named = look.name(f"plan-{number}")
+                plan = None if named is None else look.find(named.newest, PlanState)
+            if plan is not None and plan.ended_us is None:
+                return plan.plan
+            self.loop.wait(self.loop.now_us + 2 * SECOND_US)
+
+    def _serve(self, number: int, process: Process, worker: Worker, *, until_idle: bool) -> None:
         """The main thread of a worker's process: it waits for a reason to end, and then drains and leaves."""
         while worker.fatal is None and not worker.status().stopping:
             self.loop.wait(self.loop.now_us + SECOND_US)
+            if until_idle and worker.is_idle():
+                break
         worker.stop()
         if worker.fatal is not None and not isinstance(worker.fatal, StorageFull):
             self.checks.problem(f"worker {number} ended: {worker.fatal.code}: {worker.fatal.message}")
-        process.kill()
 
     def _means(self, kernel: Kernel, process: Process, host: Host) -> Means:
         return Means(
@@ -328,6 +339,7 @@ class World:
             executor=SimExecutor(self.trees, host, process),
             artifacts=self.artifacts,
             workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts),
+            pid=self._starts,
             threads=SimThreads(process, host),
             locks=host.locks.for_process(process),
             environment=_no_environment,
