@@ -59,9 +59,7 @@ def verify(
         if found.ok:
             anchors = count(found.anchors, "signed anchor")
             given = "" if kept is None else f", and the given anchor at record {kept.seq}"
-            out.write(
-                f"ok: {found.sequence} records, {found.anchors} signed anchor{'' if found.anchors == 1 else 's'}{given}\n{document['anchor']}\n"
-            )
+            out.write(f"ok: {found.sequence} records, {anchors}{given}\n{document['anchor']}\n")
         elif found.first_bad is None:
             out.write(f"not ok: {found.problem}\n")
         else:
