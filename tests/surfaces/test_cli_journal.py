@@ -71,7 +71,7 @@ def test_a_changed_record_is_the_first_bad_one(small: World, capsys: pytest.Capt
     head = cli.json("journal", "verify")["sequence"]
     sql(
         small,
-        "UPDATE record SET data = CAST(replace(CAST(data AS TEXT), '"default"', '"defaulT"') AS BLOB) WHERE seq = 21",
+        "UPDATE record SET data = CAST(replace(CAST(data AS TEXT), 'default', 'defaulT') AS BLOB) WHERE seq = 21",
     )
     answer = cli("journal", "verify", "--json")
     assert answer.code == 8
