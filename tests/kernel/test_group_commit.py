@@ -7,12 +7,22 @@ import pytest
 
 from fencepost.core.anchor import Checkpoint
 from fencepost.core.canonical import encode_trusted
-from fencepost.core.commands import AnyCommand, CancelOrder, ProveHolderGone, Request, Reserve, ReserveNext, SubmitOrder
+from fencepost.core.commands import (
+    AnyCommand,
+    CancelOrder,
+    ObserveClock,
+    ProveHolderGone,
+    Request,
+    Reserve,
+    ReserveNext,
+    SubmitOrder,
+)
 from fencepost.core.decide import Decided, Given, View
 from fencepost.core.decide import decide as decide_command
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.kernel import group as group_module
 from fencepost.kernel import replay
+from fencepost.kernel.group import clock_reading
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import StorageError, StorageFull, StorageUnavailable
 from fencepost.testing.fakes import FakeClock, MemoryLedger
@@ -266,6 +276,26 @@ def test_time_is_observed_first_when_the_last_observation_is_old() -> None:
     assert matches(kernel)
 
 
+def test_w24_the_samplers_own_commands_are_known_by_their_keys_as_all_others_are() -> None:
+    """Somebody who repeats an observation, also after a restart of the host, gets its first receipt."""
+    clock = FakeClock()
+    kernel = kernel_over(memory(), clock=clock)
+    clock.advance(FIRST_VALUES.clock_resolution_us)
+    reading = clock_reading(clock.read())
+    done(kernel, "human", submit("a"))
+    key = f"clock:{reading.source}:{reading.boot_id}:{reading.tick_us}"
+    repeated = kernel.request("sampler", ObserveClock(reading=reading), key)
+    assert not kernel.write(repeated).fresh
+    clock.restart()
+    done(kernel, "human", submit("b"))
+    before = head_of(kernel)
+    assert not kernel.write(repeated).fresh
+    assert head_of(kernel) == before
+    other = msgspec.structs.replace(reading, utc_us=reading.utc_us + 1)
+    assert codes([kernel.write(kernel.request("sampler", ObserveClock(reading=other), key))]) == ["operation_collision"]
+    assert matches(kernel)
+
+
 def test_w19_what_is_charged_by_the_clock_rests_on_a_reading_of_its_moment() -> None:
     """A worker killed a millisecond after its activation used a millisecond, however fresh the last observation is."""
     clock = FakeClock()
@@ -336,7 +366,8 @@ def test_a_closed_kernel_takes_nothing_more() -> None:
 
 
 def bounded(**changes: int) -> Limits:
-    limits = msgspec.structs.replace(FIRST_VALUES, **changes)
+    few = {"receipts_per_result_max": 1, "receipts_per_hold_max": 2}  # a small record holds no more
+    limits = msgspec.structs.replace(FIRST_VALUES, **{**few, **changes})
     assert not limits.check()
     return limits
 

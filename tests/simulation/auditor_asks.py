@@ -36,6 +36,8 @@ class Asks(Drafts):
         roll = self.random.random()
         if roll < 0.08:
             command = self._spoiled(command)
+        if self.random.random() < 0.02:
+            who = self.random.choice(("human", "human", "executor", "reducer", "verifier", "prover"))
         request = self.kernel.request(who, command)
         if 0.08 <= roll < 0.1:
             changes: dict[str, Any] = self.random.choice(
@@ -100,6 +102,9 @@ class Asks(Drafts):
         worker = f"worker_{self.random.getrandbits(128):032x}" if self.random.random() < 0.95 else self.any("worker")
         executors = ("command/1",) if self.random.random() < 0.8 else ("other/1",)
         host = self.random.choice(("host-a", "host-b"))
+        if self.random.random() < 0.04:
+            strange = (f"name:plan-{self.random.randint(0, 6)}", self.any("order"), "scope", "worker_" + "a" * 31)
+            worker = self.random.choice(strange)
         self.ask("dispatcher", c.EnrolWorker(worker=worker, host=host, boot_id="boot", pid=1, executors=executors))
 
     def submit_plan(self) -> None:
@@ -110,7 +115,7 @@ class Asks(Drafts):
         drafts: list[c.OrderDraft] = []
         for number, task in enumerate(tasks):
             known = tasks[:number] if self.random.random() < 0.97 else tasks
-            groups = self.groups(known)
+            groups = self.groups(known, [self.any("order")] if self.random.random() < 0.02 else [])
             needed = [member.task for group in groups for member in group.members]
             handed = []
             if needed and self.random.random() < 0.3:
@@ -137,7 +142,9 @@ class Asks(Drafts):
                 recovery="replace",
                 mode=mode,
                 ceilings=ceilings,
-                deadline_us=self.random.choice((None, None, 20 * SECOND_US, 200 * SECOND_US)),
+                deadline_us=self.random.choice((None, None, 10 * SECOND_US, 20 * SECOND_US))
+                if self.random.random() < 0.99
+                else 2**50,
                 provenance={"commit": "1"} if self.random.random() < 0.2 else {},
                 predecessor="",
             ),
@@ -145,7 +152,8 @@ class Asks(Drafts):
 
     def submit_order(self) -> None:
         orders = [self.any("order") for _ in range(2)] if self.ids["order"] else []
-        self.ask("human", c.SubmitOrder(order=self.draft("alone", self.groups((), orders))))
+        handed = [c.FromDraft(task="t0", files=("report.xml",))] if self.random.random() < 0.01 else []
+        self.ask("human", c.SubmitOrder(order=self.draft("alone", self.groups((), orders), handed)))
 
     def reserve(self) -> None:
         order = self.pick("order", "claim")
@@ -155,6 +163,8 @@ class Asks(Drafts):
 
     def reserve_next(self) -> None:
         plan = self.any("plan") if self.ids["plan"] and self.random.random() < 0.3 else None
+        if self.random.random() < 0.02:
+            plan = self.random.choice(("", "plan_" + "e" * 32))
         count = self.random.choice((1, 1, 2, 5))
         self.ask("dispatcher", c.ReserveNext(worker=self.any("worker"), count=count, plan=plan))
 
@@ -190,6 +200,8 @@ class Asks(Drafts):
         attempts = [attempt for attempt in (self.pick("attempt", "lease") for _ in range(2)) if attempt]
         if attempts:
             held = tuple(c.Held(attempt=each.attempt, fence=each.fence) for each in attempts)
+            if self.random.random() < 0.1:
+                held = (*held, held[0], c.Held(attempt=self.any("attempt"), fence=self.random.randint(1, 3)))
             self.ask("dispatcher", c.RenewLeases(worker=attempts[0].worker, attempts=held))
 
     def event(self) -> None:
@@ -378,10 +390,10 @@ ACTIONS = {
     "holder_gone": 2.5,
     "settle_hold": 2.5,
     "end_backoff": 4,
-    "reexamine": 3,
+    "reexamine": 4,
     "tell": 2,
     "advance_cancel": 1.5,
-    "deadline": 1.5,
+    "deadline": 2.5,
     "cancel_order": 2.5,
     "cancel_plan": 0.7,
     "retry": 4,

@@ -109,7 +109,13 @@ class Drafts:
             amounts = {name: self.random.randint(0, 8) for name in DIMENSIONS[1:] if roll() < 0.3}
             amounts |= {"attempts": 1} if roll() < 0.01 else {}
             receipt = f"{attempt.attempt}:{pick((number, 0, self.random.randint(0, 9)))}"
-            usage.append(Usage(receipt=receipt, provider="model", amounts=amounts, unknown=unknown))
+            if roll() < 0.02:
+                receipt = pick(("x" * 505, "x" * 506, "x" * 507, "\x01" * 90, "é" * 300, "model:a"))
+            usage.append(
+                Usage(
+                    receipt=receipt, provider=pick(("model",) * 9 + ("model:model",)), amounts=amounts, unknown=unknown
+                )
+            )
         artifacts = tuple(
             ArtifactRef(path=path, digest=sha256_of(path.encode()), bytes=1, mode=0o644)
             for path in PATHS

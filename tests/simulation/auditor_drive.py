@@ -146,13 +146,12 @@ class Drive(Asks):
     def run(self, steps: int) -> list[str]:
         """Take so many random steps; stop at the first problem."""
         self.enrol()
-        for _ in range(steps):
+        for number in range(steps):
             self.step()
+            if self.auditor is not None and not self.problems and number % 100 == 99:
+                self.problems += self.auditor.at_rest()
             if self.problems:
                 break
-        else:
-            if self.auditor is not None:
-                self.problems += self.auditor.at_rest()
         return self.problems
 
     def step(self) -> None:

@@ -58,9 +58,10 @@ def test_every_reply_is_predicted() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(10_000, 10_100))
-def test_every_reply_is_predicted_over_many_seeds(seed: int) -> None:
-    silent(seed, 2_000)
+@pytest.mark.parametrize("first", range(10_000, 10_100, 10))
+def test_every_reply_is_predicted_over_many_seeds(first: int) -> None:
+    for seed in range(first, first + 10):
+        silent(seed, 2_000)
 
 
 def once(alter: Alteration, told: list[int]) -> Callable[[Seen], None]:
@@ -116,7 +117,7 @@ def test_a_bent_rule_of_the_kernel_is_found(name: str, monkeypatch: pytest.Monke
 
 
 def _forget_in_queue(auditor: Auditor) -> None:
-    auditor._world.ready[""].clear()
+    auditor._world.ready[""].remove(next(iter(auditor._world.ready[""])))
 
 
 def _book_more(auditor: Auditor) -> None:
@@ -166,20 +167,21 @@ def test_at_rest_the_auditor_looks_at_everything(bend: Callable[[Auditor], None]
 
 
 RESERVED = {"order": "o", "hold": "h", "fence": 1, "accounts": ["scope", "o"], "amounts": {"attempts": 1, "calls": 2}}
+USAGE = {"provider": "p", "receipt": "r", "amounts": {"calls": 2}}
 STORY: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("work_order_spec", "o", {"ceilings": {"attempts": 1, "calls": 3}}),
     ("work_order_moved", "o", {"origin": "submitted", "target": "ready"}),
     ("attempt_reservation", "a", RESERVED),
     ("attempt_descriptor", "a", {"order": "o"}),
-    ("attempt_result", "a", {"order": "o"}),
-    ("hold_settled", "h", {"charged": {"calls": 2}, "receipts": ["r"]}),
+    ("attempt_result", "a", {"order": "o", "facts": {"usage": [USAGE]}}),
+    ("hold_settled", "h", {"charged": {"calls": 2}, "receipts": ["p:r"]}),
     ("result_application", "o", {"decision": "applied"}),
     ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["s"]}),
 )
 
 
 def heard(*more: tuple[str, str, dict[str, Any]], upto: int = len(STORY)) -> list[str]:
-    checks = Checks()
+    checks = Checks(3)
     for kind, subject, body in (*STORY[:upto], *more):
         checks.read({"kind": kind, "subject": subject, "body": body})
     return checks.problems
@@ -194,14 +196,18 @@ def test_the_records_of_an_order_that_went_well_are_well() -> None:
     [
         (8, ("hold_settled", "h", {"charged": {}})),
         (6, ("hold_released", "h", {"reason": "x"})),
-        (8, ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["r"]})),
+        (8, ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["p:r"]})),
         (5, ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["s"]})),
+        (8, ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["t", "u"]})),
         (8, ("work_order_moved", "o", {"origin": "applied", "target": "ready"})),
         (4, ("work_order_moved", "o", {"origin": "ready", "target": "cancelled"})),
         (3, ("attempt_reservation", "b", {**RESERVED, "hold": "i", "fence": 2})),
         (5, ("attempt_reservation", "b", {**RESERVED, "hold": "i", "fence": 1})),
         (5, ("attempt_reservation", "b", {**RESERVED, "hold": "i", "fence": 2, "amounts": {"calls": 2}})),
         (5, ("attempt_descriptor", "a", {"order": "o"})),
+        (5, ("hold_settled", "h", {"charged": {"calls": 3}, "receipts": ["p:r"]})),
+        (5, ("hold_settled", "h", {"charged": {}, "receipts": ["p:r"]})),
+        (5, ("hold_settled", "h", {"charged": {"calls": 1}})),
         (5, ("hold_settled", "h", {"charged": {}, "credited": {"attempts": 2}})),
     ],
 )

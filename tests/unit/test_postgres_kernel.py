@@ -197,7 +197,11 @@ def test_case_14_a_backend_that_ends_within_a_transaction_is_survived(
     receipt = kernel.write(request)
     assert receipt.ok and hit
     assert receipt.fresh
-    assert trouble.begun == begun + (1 if moment == "after_commit" else 2)
+    tries = trouble.begun - begun
+    if moment == "after_commit":
+        assert tries == 1
+    else:  # a crash may take a connection that is made before the server has noticed it
+        assert tries in ((2, 3) if way == "killed" else (2,))
     assert kernel.write(request).first_seq == receipt.first_seq
     assert tasks_in(kernel) == ["one"]
     assert matches(kernel)
@@ -223,32 +227,39 @@ def test_case_14_a_commit_whose_answer_is_lost_is_found_by_its_key(
         kernel.close()
 
 
-def test_connections_that_end_all_the_time_lose_and_double_nothing(journal: Journal, server: Server) -> None:
+def test_connections_that_end_all_the_time_lose_and_double_nothing(
+    journal: Journal, server: Server, schema: str
+) -> None:
+    """All connections end at a random moment after each commit or two."""
+    choices = random.Random(14)
     kernel = kernel_over(journal)
     done(kernel, "dispatcher", enrol())
     stop = threading.Event()
-    ended = 0
+    storms: list[int] = []
 
     def storm() -> None:
-        nonlocal ended
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            while not stop.wait(0.05):
-                rows = connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN " + OURS)
-                ended += len(rows.fetchall())
+        with psycopg.connect(server.url(), autocommit=True, options=f"-c search_path={schema}") as connection:
+            before = 0
+            while not stop.wait(0.001):
+                ((commits,),) = connection.execute("SELECT sum(commits) FROM stream").fetchall()
+                if commits > before:
+                    before = commits + choices.randrange(2)
+                    time.sleep(choices.random() * 0.005)
+                    ended = connection.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN " + OURS
+                    )
+                    storms.append(len(ended.fetchall()))
 
     thread = threading.Thread(target=storm)
     thread.start()
     try:
-        deadline_s = time.monotonic() + 30
-        lives = 0
-        while (ended < 20 or lives < 20) and time.monotonic() < deadline_s:
-            assert life(kernel, f"life-{lives}")["state"] == "applied"
-            lives += 1
+        for number in range(12):
+            assert life(kernel, f"life-{number}")["state"] == "applied"
     finally:
         stop.set()
         thread.join()
-    assert ended >= 20
-    assert tasks_in(kernel) == [f"life-{number}" for number in range(lives)]
+    assert sum(count > 0 for count in storms) > 12
+    assert tasks_in(kernel) == [f"life-{number}" for number in range(12)]
     assert matches(kernel)
 
 
@@ -291,18 +302,19 @@ def test_case_11_processes_killed_at_any_moment_lose_nothing_that_they_were_answ
     choices = random.Random(15)
     kernel = kernel_over(journal, entropy=FakeEntropy(7))
     told: list[list[Any]] = []
-    for number in range(4):
+    for number in range(3):
         children = [started(server, schema, 2 * number + each, "lives", 100_000) for each in range(2)]
         for child in children:
             assert child.stdout is not None and child.stdout.readline() == b"ready\n"
-        time.sleep(0.1 + choices.random() * 0.4)
         for child in children:
+            assert child.stdout is not None
+            output = b"".join(child.stdout.readline() for _ in range(choices.randrange(1, 12)))
+            time.sleep(choices.random() * 0.01)
             child.kill()
             with child:
-                assert child.stdout is not None
-                told += acknowledged(child.stdout.read())
+                told += acknowledged(output + child.stdout.read())
         assert matches(kernel)
-    assert len(told) > 20
+    assert len(told) > 15
     with kernel.reader.look() as look:
         for key, first_seq, count, ok in told:
             record = look.record(first_seq)

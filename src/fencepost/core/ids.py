@@ -9,6 +9,7 @@ storage error, makes the same names again.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Final
 
 PREFIXES: Final = frozenset(
@@ -23,11 +24,18 @@ _VARIANT: Final = 0b10 << 62
 _RANDOM_MASK: Final = 2**62 - 1
 _WORDS_PER_BLOCK: Final = 8
 _DRAW_BITS: Final = 128
+_DIGITS: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def sha256_of(data: bytes) -> str:
     """`sha256:` and 64 lower-case hex digits."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def is_id(name: str, prefix: str) -> bool:
+    """Whether a name that somebody else has made is `<prefix>_` and 32 lower-case hex digits."""
+    head, _, digits = name.partition("_")
+    return head == prefix and _DIGITS.fullmatch(digits) is not None
 
 
 class IdSource:

@@ -61,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     artifacts_per_result_max: int = 10_000
     receipts_per_result_max: int = 1_000
     receipts_per_hold_max: int = 4_000  # late ones included
+    receipt_name_bytes_max: int = 512  # provider and receipt together, as they stand in a record
 
     def check(self) -> list[str]:
         """Return the broken relations in words; empty when all hold."""
@@ -68,6 +69,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             "renewal_us is at most half of lease_us (C8)": self.renewal_us * 2 <= self.lease_us,
             "lease_us is at most lease_max_us (C2)": self.lease_us <= self.lease_max_us <= LEASE_MAX_US,
             "a hold books every receipt of a result": self.receipts_per_result_max < self.receipts_per_hold_max,
+            "the receipts of a hold fill at most half of a record": (
+                self.receipts_per_hold_max * (self.receipt_name_bytes_max + 8) * 2 <= self.record_bytes_max
+            ),
             "clock_resolution_us is at most a tenth of reservation_us": (
                 self.clock_resolution_us * 10 <= self.reservation_us
             ),

@@ -102,15 +102,21 @@ class Group:
         if outcome is None:
             return False
         receipt, sealed, decided = outcome
-        if self._tools.witness is not None:
-            self._tools.witness(ticket.request, receipt, sealed)
-        if sealed:
-            self._absorb(sealed, decided)
-            row = CommandRow(receipt.key, ticket.digest, receipt.first_seq, receipt.count, _ENCODE.encode(receipt))
-            self._rows[receipt.key] = row
-            self._new_rows.append(row)
+        self._take_over(ticket.request, ticket.digest, receipt, sealed, decided)
         self._answers.append((ticket, receipt))
         return True
+
+    def _take_over(
+        self, request: Request, digest: str, receipt: Receipt, sealed: list[Sealed], decided: Decided
+    ) -> None:
+        """Make what one command decided part of the group, and bind its key to it. Nothing of it can fail any more."""
+        if self._tools.witness is not None:
+            self._tools.witness(request, receipt, sealed)
+        if sealed:
+            self._absorb(sealed, decided)
+            row = CommandRow(receipt.key, digest, receipt.first_seq, receipt.count, _ENCODE.encode(receipt))
+            self._rows[receipt.key] = row
+            self._new_rows.append(row)
 
     def _decide(self, ticket: Ticket) -> tuple[Receipt, list[Sealed], Decided] | None:
         """Decide and seal one command, taking nothing over but an observation of the clock."""
@@ -177,14 +183,14 @@ class Group:
             grant=sampler.grant,
             assurance="service",
         )
+        if request.key in self._rows or self._transaction.command(self._tools.stream, request.key) is not None:
+            return  # this very reading was observed before
         seed = sha256_of(request.key.encode())[-32:]  # an observation names nothing, so that any seed will do
         decided = decide(self.view, request, self._given(request, bytes.fromhex(seed)), self.link.seq + 1)
         digest = sha256_of(encode_trusted(request.command) + b"|" + request.principal.encode())
         sealed, refusal = self._sealed(request, digest, decided)
         if sealed and refusal is None:
-            if self._tools.witness is not None:
-                self._tools.witness(request, self._receipt(request, sealed, decided), sealed)
-            self._absorb(sealed, decided)
+            self._take_over(request, digest, self._receipt(request, sealed, decided), sealed, decided)
 
     def _identities(self) -> Identities:
         state = self.view.get(AUTHORITY)

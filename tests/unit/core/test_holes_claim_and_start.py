@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.core import commands as c
-from fencepost.core.decide import dispatch
+from fencepost.core.decide import dispatch, specs
 from fencepost.core.records.attempt import AttemptDescriptor
 from fencepost.core.state import AttemptState
 from tests.support.states import world_in
@@ -51,7 +51,7 @@ def test_w4_neither_mode_nor_executor_grants_what_the_other_forbids(wide: str, m
     if wide == "mode":
         monkeypatch.setitem(dispatch.MODE_CEILINGS, "local", both)
     else:
-        monkeypatch.setitem(dispatch.EXECUTOR_CEILINGS, ("command", 1), both)
+        monkeypatch.setitem(specs.EXECUTOR_CEILINGS, ("command", 1), both)
     world = World()
     world.submit(draft("a", may=both))
     world.activate("a")

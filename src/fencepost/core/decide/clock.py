@@ -3,8 +3,8 @@
 Within a boot, logical time is the source's anchor plus elapsed ticks; UTC only checks it. A reading whose UTC differs
 from the anchor's prediction by more than the skew bound is kept as quarantined, moves nothing, and stops expiry and
 replacement until a person has spoken. After a restart the source goes on at the domain's last value with zero
-advance. Who slept, or was not looked at, for longer than half a lease gets one grace interval. A wrong clock expires
-nothing (W8, W10; lifecycle, Time).
+advance. A domain that nobody looked at for longer than half a lease, by whichever of its sources, gives one grace
+interval. A wrong clock expires nothing (W8, W10; lifecycle, Time; decision 0011).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
         return batch.decided(_told(batch.clock))
     logical_us = max(clock.logical_us, source.anchor_logical_us + elapsed_us)
     grace_from_us = grace_until_us = 0
-    if reading.tick_us - source.last_tick > batch.given.limits.lease_us // 2:
+    if logical_us - clock.logical_us > batch.given.limits.lease_us // 2:
         grace_from_us = _grace_from_us(clock)
         grace_until_us = logical_us + batch.given.limits.lease_us
     body = _observation(
@@ -98,8 +98,11 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
 
 
 def _grace_from_us(clock: ClockState) -> int:
-    """A second gap takes nothing from those whose grace is still open: it is theirs as well."""
-    return clock.grace_from_us if clock.grace_until_us > clock.logical_us else clock.logical_us
+    """A second gap takes nothing from those whose grace is still open: it is theirs as well.
+
+    What ended by the last observation had ended before the gap, and its holder may have been told so.
+    """
+    return clock.grace_from_us if clock.grace_until_us > clock.logical_us else clock.logical_us + 1
 
 
 def _told(clock: ClockState) -> dict[str, object]:

@@ -19,6 +19,7 @@ from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import blocked
 from fencepost.core.decide.specs import EXECUTOR_CEILINGS
+from fencepost.core.ids import is_id
 from fencepost.core.machines import LIVE
 from fencepost.core.matching import handed_files
 from fencepost.core.needs import Obstacle, Short
@@ -42,6 +43,10 @@ MODE_CEILINGS: dict[str, tuple[str, ...]] = {"local": ("workspace.write",)}
 
 
 def enrol_worker(batch: Batch, command: EnrolWorker) -> Decided | Refusal:
+    if not is_id(command.worker, "worker"):
+        # Every other name may be that of something else one day, which could then not be made any more.
+        detail = {"subject": command.worker, "needed": "worker_ and 32 hex digits"}
+        return Refusal(code="out_of_range", field="/worker", detail=detail)
     if batch.get(command.worker) is not None:
         detail = {"subject": command.worker, "needed": "a name that was never used"}
         return Refusal(code="out_of_range", field="/worker", detail=detail)

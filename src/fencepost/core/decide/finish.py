@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from fencepost.core.amounts import is_dimension
-from fencepost.core.canonical import encode_trusted
+from fencepost.core.canonical import encode, encode_trusted
 from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
@@ -81,6 +81,9 @@ def _bounds(batch: Batch, facts: ResultFacts) -> Refusal | None:
     if len(set(names)) != len(names):
         detail = {"subject": "each receipt", "needed": "named once"}
         return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
+    if any(len(encode(f"{provider}:{receipt}")) - 2 > limits.receipt_name_bytes_max for provider, receipt in names):
+        detail = {"subject": "the name of a receipt", "bound": f"{limits.receipt_name_bytes_max} bytes"}
+        return Refusal(code="too_large", field="/facts/usage", detail=detail)
     if not all(is_dimension(name) for usage in facts.usage for name in (*usage.amounts, *usage.unknown)):
         detail = {"subject": "each dimension", "needed": "a registered one"}
         return Refusal(code="out_of_range", field="/facts/usage", detail=detail)
@@ -119,7 +122,7 @@ def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: st
     if is_kept(attempt, "result", digest):
         return kept
     before = len(batch.facts)
-    if remembers_more(batch, attempt, command.fence) or _waits_to_be_booked(batch, attempt, command):
+    if _is_to_be_kept(batch, attempt, command):
         _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
     ending.settle_late(batch, attempt, command.facts.usage)
     if len(batch.facts) == before:
@@ -127,14 +130,20 @@ def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: st
     return batch.decided({"disposition": "rejected_stale"}, kept)
 
 
-def _waits_to_be_booked(batch: Batch, attempt: AttemptState, command: ReportResult) -> bool:
-    """Whether only its record could tell of new receipts: the hold is still held, and its end will read the records."""
+def _is_to_be_kept(batch: Batch, attempt: AttemptState, command: ReportResult) -> bool:
+    """Whether a late result is remembered.
+
+    While the hold is still held, its end reads the receipts from these records: only they could tell of new ones, and
+    there are never more of them than a hold may book.
+    """
     hold = ending.hold_of(batch, attempt)
     if hold.state != "held":
-        return False
+        return remembers_more(batch, attempt, command.fence)
     waiting = ending.used(ending.late_usages(batch, attempt), hold).receipts
     fresh = set(ending.used(command.facts.usage, hold).receipts).difference(waiting)
-    return bool(fresh) and len(waiting) + len(fresh) <= batch.given.limits.receipts_per_hold_max
+    if len(waiting) + len(fresh) > batch.given.limits.receipts_per_hold_max:
+        return False
+    return bool(fresh) or remembers_more(batch, attempt, command.fence)
 
 
 def _keep(
@@ -233,6 +242,8 @@ def _verified_late(batch: Batch, attempt: AttemptState, command: RecordVerificat
     hold = ending.hold_of(batch, attempt)
     receipt = f"{ending.KERNEL}:{attempt.attempt}:verifier"
     if hold.state != "settled" or receipt in hold.receipts or not command.duration_us:
+        return refusal
+    if len(hold.receipts) >= batch.given.limits.receipts_per_hold_max:
         return refusal
     batch.emit(attempt.hold, HoldAdjusted(charged={ending.TIME: command.duration_us}, receipts=(receipt,)))
     return batch.decided({}, Refusal(code="rejected_stale", field="/attempt", detail={"subject": attempt.attempt}))

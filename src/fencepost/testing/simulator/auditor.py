@@ -85,7 +85,7 @@ class Auditor:
         """`limits` are the kernel's own, as builtins."""
         self._world = World(limits)
         self._authority = Authority()
-        self._checks = Checks()
+        self._checks = Checks(limits["receipts_per_hold_max"])
         self._bound: dict[str, _Bound] = {}
         self._head = ""  # digest of the last record
         self._where: tuple[Any, ...] = ()
@@ -97,8 +97,8 @@ class Auditor:
     def decided(self, request: Mapping[str, Any], reply: Reply, records: Sequence[Mapping[str, Any]]) -> list[str]:
         """Compare one decided command with what it had to be; return what is wrong, in words.
 
-        Commands come in the order in which they were decided, the sampler's own included (the kernel writes those
-        under keys that begin with "clock:" and binds none of them; their result is not compared if it is empty).
+        Commands come in the order in which they were decided, the sampler's own included (their result is
+        not compared if it is empty, for those who did not hear it).
         """
         world = self._world
         request = {**request, "command": _lists(request["command"])}
@@ -156,8 +156,7 @@ class Auditor:
             problems.append("it was carried out without a record of the decision that permits it")
         _compare_records(world, records, problems)
         _compare_reply(outcome, reply, fresh=True, problems=problems)
-        own = key.startswith("clock:") and command["command"] == "observe_clock"
-        if records and not own:
+        if records:
             self._bound[key] = _Bound(self._digest_of(request), Reply(reply.refusal, reply.result, False))
 
     def _predict_replay(self, request: Mapping[str, Any], bound: _Bound, reply: Reply, problems: list[str]) -> None:

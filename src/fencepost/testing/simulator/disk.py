@@ -39,6 +39,7 @@ class Disk:
         self.watch: Watch
         self.memory = MemoryJournal("0" * 32)
         self.full = False
+        self.away_until_us = 0
         self.crash: Callable[[Process], None] = Process.kill
         self._owner: Process | None = None
         self._open: AbstractContextManager[Transaction] | None = None
@@ -57,6 +58,8 @@ class Disk:
             loop.pause()
         if faults.hits("slow"):
             loop.wait(loop.now_us + int(loop.chance.random() * SLOW_US))
+        if loop.now_us < self.away_until_us:
+            raise StorageUnavailable("simulated: the store is away")
         if fault and faults.hits(fault):
             raise StorageUnavailable(f"simulated: {fault}")
 

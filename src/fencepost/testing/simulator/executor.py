@@ -28,7 +28,8 @@ from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process, Task
 
 SHORT_US = 30_000
-LONG_US = 9_000_000
+LONG_US = 30_000_000
+LONG_SHARE = 0.25
 NOTICE_US = 200_000
 NOTHING = LogFacts(bytes_total=0, head_bytes=0, tail_bytes=0, gap_bytes=0)
 
@@ -154,7 +155,7 @@ class SimRunning:
         """Draw how it would end by itself, and have the keeper look at every moment that could end it."""
         loop, faults, tree = self._trees.loop, self._trees.faults, self._tree
         if not faults.hits("hangs"):
-            longest_us = LONG_US if loop.chance.random() < 0.2 else SHORT_US * 20
+            longest_us = LONG_US if loop.chance.random() < LONG_SHARE else SHORT_US * 20
             self._natural_tick_us = tree.began_tick_us + SHORT_US + int(loop.chance.random() * longest_us)
         if faults.hits("keeper_killed"):
             loop.call_at(loop.now_us + int(loop.chance.random() * SHORT_US * 20), self._keeper_killed)

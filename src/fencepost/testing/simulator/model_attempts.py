@@ -18,7 +18,7 @@ from fencepost.testing.simulator.model_budgets import (
     settle_from_result,
     settle_late,
 )
-from fencepost.testing.simulator.model_canonical import digest_of
+from fencepost.testing.simulator.model_canonical import canonical, digest_of
 from fencepost.testing.simulator.model_moves import (
     enter,
     enter_attempt,
@@ -29,12 +29,18 @@ from fencepost.testing.simulator.model_moves import (
     plan_over,
     revise_claim,
 )
-from fencepost.testing.simulator.model_state import LIVE, Attempt, Order, Outcome, Refused, World
+from fencepost.testing.simulator.model_state import LIVE, Attempt, Mismatch, Order, Outcome, Refused, World
 
 
 def is_live(world: World, attempt: Attempt, fence: int) -> bool:
-    """Whether a holder with this fence may still change something."""
-    return attempt.fence == fence and attempt.state in LIVE and not world.clock.lapsed(attempt.lease_us)
+    """Whether a holder with this fence may still change something. A lease that was over once never goes on."""
+    if attempt.fence != fence or attempt.state not in LIVE:
+        return False
+    if world.clock.lapsed(attempt.lease_us):
+        attempt.lapsed = True
+    elif attempt.lapsed:
+        raise Mismatch(f"the lease of {attempt.attempt} was over, its holder was told so, and it goes on again")
+    return not attempt.lapsed
 
 
 def renew_leases(world: World, command: Mapping[str, Any]) -> Outcome:
@@ -178,10 +184,16 @@ def _out_of_bounds(world: World, facts: Mapping[str, Any]) -> str:
         return "too_large"
     if len(usages) > limits["receipts_per_result_max"]:
         return "too_large"
+    names = {(usage["provider"], usage["receipt"]) for usage in usages}
     dimensions = [name for usage in usages for name in (*usage["amounts"], *usage.get("unknown", ()))]
+    if len(names) != len(usages):
+        return "out_of_range"
+    if any(
+        len(canonical(f"{provider}:{receipt}")) - 2 > limits["receipt_name_bytes_max"] for provider, receipt in names
+    ):
+        return "too_large"
     bad = (
-        len({(usage["provider"], usage["receipt"]) for usage in usages}) != len(usages)
-        or not all(map(is_dimension, dimensions))
+        not all(map(is_dimension, dimensions))
         or "attempts" in dimensions
         or facts["duration_us"] > limits["duration_max_us"]
     )
@@ -209,7 +221,7 @@ def _late_result(world: World, attempt: Attempt, fence: int, facts: Mapping[str,
         return Refused("rejected_stale")
     before = len(world.expected)
     usages = facts.get("usage", ())
-    if _has_room(world, attempt, fence) or _is_only_witness(world, attempt, usages):
+    if _is_kept(world, attempt, fence, usages):
         _keep(world, attempt, "result", digest, "rejected_stale", "stale_fence", facts)
     settle_late(world, attempt, usages)
     if len(world.expected) == before:
@@ -217,14 +229,15 @@ def _late_result(world: World, attempt: Attempt, fence: int, facts: Mapping[str,
     return Refused("rejected_stale", {"disposition": "rejected_stale"})
 
 
-def _is_only_witness(world: World, attempt: Attempt, usages: Any) -> bool:
-    """Whether the hold is still held, so that new receipts are booked by its end, from the records alone."""
+def _is_kept(world: World, attempt: Attempt, fence: int, usages: Any) -> bool:
+    """A hold that is still held books from the records alone: new receipts are kept, up to the bound of a hold."""
     hold = world.holds[attempt.hold]
     if hold.state != "held":
-        return False
+        return _has_room(world, attempt, fence)
     waiting = set(add_up(attempt.late_usages, hold)[1])
     fresh = set(add_up(usages, hold)[1]) - waiting
-    return bool(fresh) and len(waiting) + len(fresh) <= world.limits["receipts_per_hold_max"]
+    fits = len(waiting) + len(fresh) <= world.limits["receipts_per_hold_max"]
+    return fits and (bool(fresh) or _has_room(world, attempt, fence))
 
 
 def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
@@ -287,7 +300,8 @@ def record_verification(world: World, command: Mapping[str, Any]) -> Outcome:
 def _verified_late(world: World, attempt: Attempt, command: Mapping[str, Any]) -> Outcome:
     hold = world.holds[attempt.hold]
     receipt = f"kernel:{attempt.attempt}:verifier"
-    if hold.state != "settled" or receipt in hold.receipts or not command["duration_us"]:
+    full = len(hold.receipts) >= world.limits["receipts_per_hold_max"]
+    if hold.state != "settled" or full or receipt in hold.receipts or not command["duration_us"]:
         return Refused("attempt_state")
     adjust(world, hold, {TIME: command["duration_us"]}, [receipt])
     return Refused("rejected_stale")

@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 _ENDED = frozenset({"applied", "failed", "cancelled", "dependency_failed", "budget_exhausted"})
+_INTEGER_MAX = 2**53 - 1
 _APPLICATION = {"applied": "applied", "retry": "retry_wait", "failed": "failed"}
 
 
 class Checks:
     """Sums and ends, from the records alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, receipts_max: int) -> None:
+        """`receipts_max` is the greatest number of receipts that one hold ever books."""
+        self.receipts_max = receipts_max
+        self.booked: dict[str, int] = {}  # hold -> receipts
         self.problems: list[str] = []
         self.states: dict[str, str] = {}  # of orders
         self.live: dict[str, str] = {}  # order -> attempt that owns its fence
@@ -26,6 +30,8 @@ class Checks:
         self.hold_of: dict[str, str] = {}  # attempt -> hold
         self.ended: set[str] = set()  # holds
         self.receipts: set[tuple[str, str]] = set()
+        self.said: dict[tuple[str, str], Mapping[str, int] | None] = {}  # (attempt, receipt) -> amounts, None: disputed
+        self.attempt_of: dict[str, str] = {}  # hold -> attempt
         self.sums: dict[tuple[str, str], list[int]] = {}  # (account, dimension) -> [held, charged]
         self.ceilings: dict[str, Mapping[str, int]] = {"scope": {}}
         self.activations: dict[str, int] = {}  # account -> charged attempts
@@ -73,6 +79,9 @@ class Checks:
             if (hold, receipt) in self.receipts:
                 self.say(f"{hold} books the receipt {receipt} twice")
             self.receipts.add((hold, receipt))
+        booked = self.booked[hold] = self.booked.get(hold, 0) + len(receipts)
+        if booked > self.receipts_max:
+            self.say(f"{hold} books {booked} receipts, {self.receipts_max} at most")
 
     def _plan_revision(self, subject: str, body: Mapping[str, Any]) -> None:
         self.ceilings[subject] = body["ceilings"]
@@ -99,6 +108,7 @@ class Checks:
         self.live[order] = subject
         self._enter(order, "reserved")
         self.hold_of[subject] = hold
+        self.attempt_of[hold] = subject
         self.paths[hold] = body["accounts"]
         self.held[hold] = dict(body["amounts"])
         self._book(hold, body["amounts"], {})
@@ -126,6 +136,18 @@ class Checks:
     def _attempt_result(self, subject: str, body: Mapping[str, Any]) -> None:
         self._enter(body["order"], "result_pending")
         self._leave(subject, body["order"])
+        self._hear(subject, body["facts"])
+
+    def _late_record(self, subject: str, body: Mapping[str, Any]) -> None:
+        if "facts" in body:
+            self._hear(subject, body["facts"])
+
+    def _hear(self, attempt: str, facts: Mapping[str, Any]) -> None:
+        """Remember what each receipt of a kept result says; one that is told in two ways says nothing."""
+        for usage in facts.get("usage", ()):
+            key = (attempt, f"{usage['provider']}:{usage['receipt']}")
+            amounts = None if usage.get("unknown") else usage["amounts"]
+            self.said[key] = amounts if self.said.get(key, amounts) == amounts else None
 
     def _leave(self, attempt: str, order: str) -> None:
         if self.live.get(order) == attempt:
@@ -138,7 +160,24 @@ class Checks:
     def _result_application(self, subject: str, body: Mapping[str, Any]) -> None:
         self._enter(subject, _APPLICATION[body["decision"]])
 
+    def _compare_receipts(self, hold: str, body: Mapping[str, Any]) -> None:
+        """Beside time, what is charged is what the receipts say together, unless it was charged conservatively."""
+        attempt = self.attempt_of[hold]
+        heard = [self.said.get((attempt, receipt)) for receipt in body.get("receipts", ())]
+        sums: dict[str, int] = {}
+        for amounts in heard:
+            if amounts is None:
+                return  # of a result that was paid for and not kept, or one that is told in two ways
+            for name, amount in amounts.items():
+                sums[name] = sums.get(name, 0) + amount
+        for name in {*sums, *body["charged"]} - {"time_us"}:
+            if min(sums.get(name, 0), _INTEGER_MAX) != body["charged"].get(name, 0):
+                self.say(f"{hold} is charged {body['charged']} and its receipts say {sums}")
+                return
+
     def _hold_settled(self, subject: str, body: Mapping[str, Any]) -> None:
+        if not body.get("flagged"):
+            self._compare_receipts(subject, body)
         self._end(subject)
         self._receive(subject, body.get("receipts", []))
         self._book(subject, {}, body["charged"])
@@ -155,5 +194,6 @@ class Checks:
     def _hold_adjusted(self, subject: str, body: Mapping[str, Any]) -> None:
         if subject not in self.ended:
             self.say(f"{subject} is adjusted before it has ended")
+        self._compare_receipts(subject, body)
         self._receive(subject, body["receipts"])
         self._book(subject, {}, body["charged"])

@@ -20,7 +20,18 @@ from fencepost.testing.simulator.model_moves import (
     plan_over,
     verdict_of,
 )
-from fencepost.testing.simulator.model_state import LIVE, Attempt, Hold, Mismatch, Order, Outcome, Refused, World
+from fencepost.testing.simulator.model_state import (
+    LIVE,
+    NO_PLAN,
+    Attempt,
+    Hold,
+    Mismatch,
+    Order,
+    Outcome,
+    Refused,
+    World,
+    is_id,
+)
 
 EXECUTORS = {("command", 1): ("workspace.write",)}
 """Executors of this version, with the operations that each permits at most."""
@@ -29,7 +40,7 @@ MODES = {"local": ("workspace.write",)}
 
 def enrol_worker(world: World, command: Mapping[str, Any]) -> Outcome:
     name = command["worker"]
-    if name in world.versions:
+    if name in world.versions or not is_id(name, "worker"):
         return Refused("out_of_range")
     body = {key: command[key] for key in ("worker", "host", "boot_id", "pid")}
     body["executors"] = list(command["executors"])
@@ -57,7 +68,7 @@ def reserve_next(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("clock_blocked")
     count = min(command["count"], world.limits["reserve_next_max"])
     made = []
-    for order in _in_line(world, 2 * count + 8, command.get("plan") or ""):
+    for order in _in_line(world, 2 * count + 8, command.get("plan")):
         one = _reserve_one(world, order, worker)
         if not isinstance(one, Refused):
             made.append(one)
@@ -66,11 +77,12 @@ def reserve_next(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"reservations": made} if made else Refused("nothing_ready")
 
 
-def _in_line(world: World, page: int, plan: str) -> Iterator[Order]:
+def _in_line(world: World, page: int, plan: str | None) -> Iterator[Order]:
     """Ready orders in the queue's order, those of plans that are over left out; within the bounds of one look."""
-    line = [world.orders[key[3]] for key in world.ready.get(plan, ())[: page * 2]]
+    queue = world.ready.get("" if plan is None else plan or NO_PLAN, [])
+    line = [world.orders[key[3]] for key in queue[: page * 2]]
     if len(line) == page * 2:
-        line = [world.orders[key[3]] for key in world.ready[plan]]
+        line = [world.orders[key[3]] for key in queue]
     looked = passed = start = 0
     while looked < world.limits["page_max"] and passed <= 2 * world.limits["plan_orders_max"]:
         rows = line[start : start + page]

@@ -36,17 +36,17 @@ def _compare(world: World, reading: Mapping[str, Any], source: Source) -> None:
         _write(world, reading, "quarantined", clock.logical_us, {})
         return
     logical_us = max(clock.logical_us, source.logical_us + elapsed_us)
-    unseen_us = reading["tick_us"] - source.last_tick_us
+    unseen_us = logical_us - clock.logical_us  # by any source: decision 0011
     slept = unseen_us > world.limits["lease_us"] // 2
     _write(world, reading, "accepted", logical_us, _grace(world, logical_us) if slept else {})
 
 
 def _grace(world: World, logical_us: int) -> dict[str, int]:
-    """One interval for leases that ended since the last reading; one that is still open goes on."""
+    """One interval for leases that ended after the last reading; one that is still open goes on."""
     clock = world.clock
     goes_on = clock.grace_until_us > clock.logical_us
     return {
-        "grace_from_us": clock.grace_from_us if goes_on else clock.logical_us,
+        "grace_from_us": clock.grace_from_us if goes_on else clock.logical_us + 1,
         "grace_until_us": logical_us + world.limits["lease_us"],
     }
 

@@ -20,6 +20,7 @@ LIVE = frozenset({"leased", "running"})
 SCOPE = "scope"
 CLOCK = "clock:main"
 AUTHORITY = "authority"
+NO_PLAN = "-"  # queue of the orders outside any plan
 BONUS_US = {"low": 0, "normal": 600_000_000, "high": 3_600_000_000}
 """Head start in the queue of each priority (lifecycle, Dependencies)."""
 INTEGER_MAX = 2**53 - 1
@@ -39,6 +40,10 @@ Outcome = Refused | dict[str, Any]
 
 class Mismatch(Exception):
     """The kernel did something else than the rules say. The text is one whole sentence."""
+
+
+def is_id(name: str, prefix: str) -> bool:
+    return name.startswith(prefix + "_") and _ID.fullmatch(name) is not None
 
 
 @dataclass(slots=True)
@@ -228,7 +233,7 @@ class World:
         self.proof_decision = ""  # that permits the prover's part of the command at hand
         self.works: dict[bytes, str] = {}  # what is to be done -> contract digest
         self.contracts: dict[str, bytes] = {}  # and back
-        self.ready: dict[str, list[tuple[int, int, int, str]]] = {"": []}  # plan, or "" for all -> queue
+        self.ready: dict[str, list[tuple[int, int, int, str]]] = {"": []}  # plan, NO_PLAN, or "" for all -> queue
         self.last_seq = 0
         self.request: Mapping[str, Any] = {}
         self.records: Sequence[Mapping[str, Any]] = ()
@@ -275,7 +280,7 @@ class World:
 
     def adopt(self, name: Any, prefix: str) -> str:
         """A new id that the kernel has chosen: well formed, and never used before."""
-        if not isinstance(name, str) or not name.startswith(prefix + "_") or not _ID.fullmatch(name):
+        if not isinstance(name, str) or not is_id(name, prefix):
             raise Mismatch(f"{name!r} is no id of a new {prefix}")
         if name in self.versions:
             raise Mismatch(f"{name} is given out a second time")
@@ -289,12 +294,11 @@ class World:
     def enqueue(self, order: Order) -> None:
         key = self.place_of(order)
         insort(self.ready[""], key)
-        if order.plan:
-            insort(self.ready.setdefault(order.plan, []), key)
+        insort(self.ready.setdefault(order.plan or NO_PLAN, []), key)
 
     def dequeue(self, order: Order) -> None:
         key = self.place_of(order)
-        for group in ("", order.plan) if order.plan else ("",):
+        for group in ("", order.plan or NO_PLAN):
             queue = self.ready[group]
             at = bisect_left(queue, key)
             if at < len(queue) and queue[at] == key:

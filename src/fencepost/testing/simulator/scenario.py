@@ -22,7 +22,7 @@ MINUTE_US = 60 * SECOND_US
 ActionKind = Literal[
     "submit", "continue", "again", "single", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget"
 ]
-FaultKind = Literal["crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "client_crash"]
+FaultKind = Literal["crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "store_away", "client_crash"]
 _OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
     ("applied",),
     ("applied", "failed"),
@@ -285,10 +285,11 @@ def _faults(chance: Random, length_us: int) -> tuple[FaultEvent, ...]:
         "crash": 6,
         "client_crash": 3,
         "drain": 3,
-        "freeze": 4,
+        "freeze": 5,
         "host_sleep": 2,
         "host_restart": 2,
         "disk_full": 1,
+        "store_away": 2,
     }
     for _ in range(chance.choice((0, 3, 8, 16))):
         kind = chance.choices(list(weights), weights=list(weights.values()))[0]

@@ -225,6 +225,7 @@ class World:
         self._ending = True
         self.faults.stop()
         self.disk.full = False
+        self.disk.away_until_us = 0
         for host in self.hosts:
             if host.asleep:
                 host.wake()
@@ -389,6 +390,8 @@ class World:
             case "disk_full":
                 self.disk.full = True
                 self._after(event, self._empty_disk)
+            case "store_away":
+                self.disk.away_until_us = self.loop.now_us + event.length_us
             case _:
                 self.faults.counts[event.kind] -= 1
 

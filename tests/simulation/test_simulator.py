@@ -1,0 +1,205 @@
+"""The whole system on one seed: it holds, it is repeatable, and it can fail (W21, X6).
+
+A simulator that finds nothing in broken code is worth nothing, so that some of its tests break the code in memory and
+want to be told; `tests/mutants` does the same to the sources, for many more faults.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fencepost.kernel.group import Group
+from fencepost.kernel.view import Memory
+from fencepost.ports.executor import HolderProof
+from fencepost.services.recover import Recoverer
+from fencepost.services.upkeep import Upkeep
+from fencepost.testing.simulator import __main__ as command_line
+from fencepost.testing.simulator.executor import SimExecutor, SimRunning
+from fencepost.testing.simulator.scenario import Scenario, draw
+from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
+from fencepost.testing.simulator.world import Outcome
+
+FAILURES = Path(__file__).parent / "failures"
+SEEDS = int(os.environ.get("FENCEPOST_SIM_SEEDS", "40"))
+BREAKING_SEEDS = 40
+
+
+@pytest.mark.slow
+def test_w21_everything_holds_on_a_fixed_number_of_seeds() -> None:
+    """Faults of every kind happened meanwhile, and nothing of it was idle."""
+    faults: Counter[str] = Counter()
+    orders = executions = 0
+    for seed in range(SEEDS):
+        outcome = run(draw(seed))
+        assert not outcome.problem, f"seed {seed}: {outcome.problem} (./dev sim --seed {seed} --seeds 1)"
+        faults.update(outcome.faults)
+        orders += outcome.orders
+        executions += outcome.executions
+    assert orders > 10 * SEEDS and executions > 10 * SEEDS
+    wanted = {"commit_unanswered", "crash_at_step", "crash", "freeze", "host_restart", "hint_lost", "hangs"}
+    assert wanted <= set(faults), wanted - set(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(FAILURES.glob("*.json")), ids=lambda path: path.stem)
+def test_what_failed_once_holds_now(path: Path) -> None:
+    failure = msgspec.json.decode(path.read_bytes(), type=Failure)
+    outcome = run(failure.scenario)
+    assert not outcome.problem, f"{outcome.problem}\nit was: {failure.problem}"
+
+
+def facts_of(outcome: Outcome) -> dict[str, Any]:
+    return {"steps": outcome.steps, "digest": outcome.digest, "us": outcome.simulated_us, "faults": outcome.faults}
+
+
+_ELSEWHERE = """
+import json, sys
+from fencepost.testing.simulator.scenario import draw
+from fencepost.testing.simulator.shrink import run
+outcome = run(draw(int(sys.argv[1])))
+print(json.dumps([outcome.steps, outcome.digest, outcome.simulated_us]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4])
+def test_w21_a_seed_gives_the_same_run_to_the_last_byte_also_in_another_process(seed: int) -> None:
+    here = run(draw(seed))
+    assert facts_of(here) == facts_of(run(draw(seed)))
+    for hash_seed, zone in (("1", "Asia/Kathmandu"), ("2", "UTC")):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "TZ": zone, "LC_ALL": "C"}
+        done = subprocess.run(
+            [sys.executable, "-c", _ELSEWHERE, str(seed)], env=environment, capture_output=True, text=True, check=True
+        )
+        assert json.loads(done.stdout) == [here.steps, here.digest, here.simulated_us]
+
+
+def test_a_scenario_is_data_and_comes_back_from_it_whole() -> None:
+    for seed in range(200):
+        scenario = draw(seed)
+        assert msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario) == scenario
+
+
+def first_problem(seeds: int = BREAKING_SEEDS) -> tuple[int, str]:
+    for seed in range(seeds):
+        problem = run(draw(seed)).problem
+        if problem:
+            return seed, problem
+    pytest.fail(f"nothing was found on {seeds} seeds")
+
+
+def no_rows_forgotten(memory: Memory, head: object) -> None:
+    memory._head = head  # type: ignore[assignment]  # any head is fine for somebody who never looks at it
+
+
+def gone(self: SimExecutor, attempt: str, boot_id: str) -> HolderProof:
+    return HolderProof(gone=True, lock="free", pids=(), evidence=("a lie",))
+
+
+def always_gone(self: Recoverer, attempt: Any, reading: Any, *, is_over: bool) -> bool:
+    from fencepost.core.commands import ProveHolderGone
+
+    command = ProveHolderGone(
+        attempt=attempt.attempt,
+        fence=attempt.fence,
+        host=attempt.host,
+        boot_id=attempt.boot_id,
+        basis="locks_free",
+        evidence="a lie",
+    )
+    return attempt.host == reading.source and self._means.issue("dispatcher", command).ok
+
+
+def nothing_told(known: Callable[[Upkeep], int]) -> Callable[[Upkeep], int]:
+    def run_once(self: Upkeep) -> int:
+        return 0
+
+    return run_once
+
+
+def no_confirm(self: SimRunning, deadline_tick_us: int) -> None:
+    self._tree.deadline_tick_us = 2**62
+
+
+def lost_replay(known: Callable[..., Any]) -> Callable[..., Any]:
+    def decide(self: Group, ticket: Any) -> Any:
+        self._rows.pop(ticket.request.key, None)
+        return known(self, ticket)
+
+    return decide
+
+
+PLANTED: dict[str, tuple[type, str, Any]] = {
+    "a cache is kept after another writer": (Memory, "at", no_rows_forgotten),
+    "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone),
+    "a supervisor that says that nobody is left": (SimExecutor, "_proof", gone),
+    "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", nothing_told(Upkeep.run_once)),
+    "a keeper that waits for no deadline": (SimRunning, "confirm", no_confirm),
+    "a command key is not looked up": (Group, "_decide", lost_replay(Group._decide)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_it_finds_what_is_broken_on_purpose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, broken = PLANTED[name]
+    monkeypatch.setattr(owner, attribute, broken)
+    first_problem()
+
+
+@pytest.mark.slow
+def test_a_failure_is_made_small_kept_told_and_run_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner, attribute, broken = PLANTED["a living holder is proved gone"]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, attribute, broken)
+        seed, problem = first_problem()
+        failure = Shrinker(draw(seed), runs_max=150, tell=lambda text: None).shrink()
+        assert signature(failure.problem) == signature(problem)
+        before, after = draw(seed), failure.scenario
+        assert len(after.actions) < len(before.actions)
+        assert sum(len(action.orders) for action in after.actions) <= 4
+        assert len(after.faults) <= len(before.faults)
+        assert any("ProveHolderGone" in line for line in failure.story), failure.story
+        assert len(failure.story) < 200
+        path = tmp_path / "kept.json"
+        path.write_bytes(msgspec.json.encode(failure))
+        assert command_line.main(["--replay", str(path)]) == 1
+        told = capsys.readouterr().out
+        assert failure.problem in told and "ProveHolderGone" in told
+    assert command_line.main(["--replay", str(path)]) == 0
+    assert "holds now" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_command_line_runs_seeds_on_several_processes_and_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = tmp_path / "figures.json"
+    arguments = ["--seeds", "7", "--jobs", "2", "--json", str(figures), "--failures", str(tmp_path / "failures")]
+    assert command_line.main(arguments) == 0
+    document = json.loads(figures.read_bytes())
+    assert (document["first_seed"], document["seeds"], document["failed"]) == (0, 7, [])
+    alone = [run(draw(seed)) for seed in range(7)]
+    assert document["steps"] == sum(outcome.steps for outcome in alone)
+    assert document["faults"] == dict(sorted(sum((Counter(outcome.faults) for outcome in alone), Counter()).items()))
+    told = capsys.readouterr().out
+    assert "7 seeds from 0: 0 failed" in told and "transitions" in told and "hint_lost" in told
+    assert not (tmp_path / "failures").exists()
+
+
+def test_a_story_is_told_of_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["--seed", "1", "--story"]) == 0
+    told = capsys.readouterr().out
+    assert "SubmitPlan" in told and "is kind from now on" in told and "seed 1 holds" in told
