@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -37,6 +38,7 @@ EUR, USD = "money_micros:EUR", "money_micros:USD"
 SPENT = ("calls", "tokens_input", EUR, USD)
 SMALL = Limits(page_max=4, late_records_per_attempt=4)
 EXAMPLES = settings.get_profile(profile_name()).max_examples
+pytestmark = pytest.mark.timeout(3_600 if profile_name() == "nightly" else 120)
 NOTHING: Mapping[str, int] = {}
 
 amounts = st.dictionaries(st.sampled_from(SPENT), st.integers(0, 20), max_size=3)

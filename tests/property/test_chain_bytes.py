@@ -26,6 +26,7 @@ WHERE = Where("scope", "main", 0)
 STAMP = Stamp(key="k", digest=DIGEST, principal="p", assurance="service", decision="", grant=DIGEST)
 NAMES = sorted(HISTORIES)
 EXAMPLES = settings.get_profile(profile_name()).max_examples
+pytestmark = pytest.mark.timeout(3_600 if profile_name() == "nightly" else 120)
 
 
 @cache

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ from tests.conftest import profile_name
 from tests.kernel.support import WORKER, Trouble, draft, enrol, kernel_over, memory, raising, report
 
 EXAMPLES = settings.get_profile(profile_name()).max_examples
+pytestmark = pytest.mark.timeout(3_600 if profile_name() == "nightly" else 120)
 COMMANDS = 40
 COMMANDS_MANY = 260  # at one time, so that what they write does not fit into one group
 PAUSES_US = (1, 100_000, 300_000, 3_000_000, 12_000_000)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ TASKS = ("a", "b", "c", "d", "e", "f")
 SMALL = Limits(fanout_per_batch=2, cancel_per_batch=2, page_max=3)
 WIDE = Limits()
 EXAMPLES = settings.get_profile(profile_name()).max_examples
+pytestmark = pytest.mark.timeout(3_600 if profile_name() == "nightly" else 120)
 OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
     ("applied",),
     ("failed",),

@@ -50,8 +50,10 @@ class Shadow(Replayed):
 class Checks:
     """Everything that must hold, told of each decision in its order. `problems` is empty while all is well."""
 
-    def __init__(self, loop: Loop, trees: Trees, limits: Mapping[str, int], story: Story) -> None:
+    def __init__(self, loop: Loop, trees: Trees, limits: Mapping[str, int], story: Story, *, told: bool) -> None:
+        """`told` is whether anybody listens to the story."""
         self.loop = loop
+        self.told = told
         self.trees = trees
         self.auditor = Auditor(limits)
         self.shadow = Shadow()
@@ -98,7 +100,8 @@ class Checks:
             self.requests.append(request)
         else:
             self.requests[int(self.loop.chance.random() * 400)] = request
-        self._story(process.name, f"{told_of(request)}{f': refused, {refusal}' if refusal else ''}")
+        if self.told:
+            self._story(process.name, f"{told_of(request)}{f': refused, {refusal}' if refusal else ''}")
         records = [msgspec.json.decode(record.data) for record in sealed]
         for record in records:
             self.records[record["kind"]] += 1

@@ -120,12 +120,10 @@ class SimJournal:
         finally:
             disk.give_back(process)
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Reads]:
+    def snapshot(self) -> AbstractContextManager[Reads]:
         self._require_open()
         self._disk.step(self._process, "read_fails")
-        with self._disk.memory.snapshot() as reads:
-            yield reads
+        return self._disk.memory.snapshot()
 
     def change_token(self) -> int:
         return self._disk.memory.change_token()

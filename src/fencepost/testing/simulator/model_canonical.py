@@ -6,7 +6,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 def canonical(value: Any) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
+from functools import lru_cache
 from typing import Any
 
 from fencepost.testing.simulator.model_budgets import add, book, in_the_way, release, shares_of, spent_out, wanted
+from fencepost.testing.simulator.model_canonical import digest_of
 from fencepost.testing.simulator.model_files import handed_files
 from fencepost.testing.simulator.model_moves import (
     claim,
@@ -211,9 +211,9 @@ def activate(world: World, command: Mapping[str, Any]) -> Outcome:
         "granted": [operation for operation in may if operation in mode and operation in executor],
         "contributors": {
             "constitution": world.constitution["constitution"],
-            "requirement": _digest_of(list(may)),
-            "mode": _digest_of(list(mode)),
-            "executor": _digest_of(list(executor)),
+            "requirement": _digest_of(tuple(may)),
+            "mode": _digest_of(mode),
+            "executor": _digest_of(executor),
             "grant": world.request["grant"],
         },
     }
@@ -231,8 +231,9 @@ def activate(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"attempt": attempt.attempt, "order": order.order, "fence": attempt.fence, "lease_until_us": until_us}
 
 
-def _digest_of(value: Any) -> str:
-    return "sha256:" + sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
+@lru_cache(maxsize=1024)
+def _digest_of(operations: tuple[str, ...]) -> str:
+    return digest_of(list(operations))
 
 
 def _other_holder(world: World, attempt: Attempt, command: Mapping[str, Any]) -> str:
@@ -282,8 +283,7 @@ def _other_work(world: World, order: Order, command: Mapping[str, Any]) -> str:
     inputs = order.spec["inputs"]["digest"]
     if handed:
         files = [[ref["path"], ref["digest"], ref["mode"]] for ref in handed]
-        text = json.dumps({"handed": files, "inputs": inputs}, separators=(",", ":"), ensure_ascii=False)
-        inputs = "sha256:" + sha256(text.encode()).hexdigest()
+        inputs = digest_of({"handed": files, "inputs": inputs})
     if command["input_set"] != inputs:
         return "spec_mismatch"
     return "" if world.constitution["version"] == order.spec["constitution_version"] else "spec_mismatch"

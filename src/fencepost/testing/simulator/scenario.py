@@ -22,7 +22,9 @@ MINUTE_US = 60 * SECOND_US
 ActionKind = Literal[
     "submit", "continue", "again", "single", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget"
 ]
-FaultKind = Literal["crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "store_away", "client_crash"]
+FaultKind = Literal[
+    "crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "store_away", "client_crash"
+]
 _OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
     ("applied",),
     ("applied", "failed"),

@@ -91,7 +91,7 @@ class World:
         self.trees = Trees(self.loop, self.faults)
         self.disk = Disk(self.loop, self.faults)
         self.disk.crash = self._crash
-        self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(FIRST_VALUES), self._tell)
+        self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(FIRST_VALUES), self._tell, told=with_story)
         self.disk.watch = self.checks
         self.artifacts = MemoryArtifactStore()
         self.hints = Hints(self.loop, self.faults)
