@@ -9,9 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fencepost.adapters.locks import FolderLocks
-from fencepost.core.commands import EnrolWorker, RecordVerification, Request, ReserveNext
+from fencepost.core.commands import (
+    CancelPlan,
+    EnrolWorker,
+    ExpireAttempt,
+    ObserveClock,
+    RecordVerification,
+    Request,
+    ReserveNext,
+)
 from fencepost.core.ids import IdSource
 from fencepost.core.records.plan import Acceptance
+from fencepost.kernel.group import clock_reading
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import StorageUnavailable
 from tests.services.world import SHORT, World, draft
@@ -93,6 +102,51 @@ def test_a_tree_whose_whole_supervision_was_killed_is_ended_with_its_lease(world
     world.until_ended(plan, 15)
     assert len(world.ran()) == 2
     world.check()
+
+
+def orphaned(world: World) -> tuple[str, str]:
+    """An order whose command runs on while its worker and keeper are killed, and its lease was ended from elsewhere."""
+    pid = world.folder / "pid"
+    first = f"echo $$ > '{pid}'; sleep 60"
+    # A dead process that nobody has reaped has no environment any more.
+    lives = f"grep -q FENCEPOST /proc/$(cat '{pid}')/environ"
+    later = f"if {lives}; then echo beside; else echo alone; fi >> '{world.log}'"
+    plan = world.submit(draft("a", *world.say("a", f"if test $FENCEPOST_FENCE = 1; then {first}; else {later}; fi")))
+    other = world.other_worker(jobs=1)
+    world.until(lambda: pid.exists() and world.attempts(plan, "a")[0].state == "running")
+    [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
+    keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another die
+        for each in (other.pid, host, *keepers):
+            os.kill(each, number)
+    other.wait(10)
+
+    def expired() -> bool:
+        [attempt] = world.attempts(plan, "a")
+        world.write("sampler", ObserveClock(reading=clock_reading(world.app.kernel.clock.read())))
+        return world.write("dispatcher", ExpireAttempt(attempt=attempt.attempt, expected=attempt.version)).ok
+
+    world.until(expired, 20)
+    assert world.processes(), "the command outlives its supervision and its lease"
+    return plan, world.attempts(plan, "a")[0].attempt
+
+
+def test_what_an_earlier_attempt_left_on_this_host_is_ended_before_the_next_one_starts(world: World) -> None:
+    """Found by the simulator: a worker of another host had ended the lease, so that nobody looked for the tree."""
+    plan, _ = orphaned(world)
+    world.worker(jobs=1)
+    world.until_ended(plan, 15)
+    assert world.ran() == ["a", "a", "alone"]
+    assert world.processes() == []
+    world.check()
+
+
+def test_what_an_ended_attempt_left_on_this_host_is_ended_by_the_sweep(world: World) -> None:
+    plan, _ = orphaned(world)
+    world.write("human", CancelPlan(plan=plan)).required()
+    world.worker(jobs=1)
+    world.until(lambda: not world.processes(), 10)
+    assert "alone" not in world.ran()
 
 
 def test_case_20_a_worker_stopped_with_its_keeper_has_nothing_beside_the_next_attempt(world: World) -> None:

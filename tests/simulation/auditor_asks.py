@@ -27,6 +27,8 @@ class Asks(Drafts):
     other_clock: FakeClock
     ids: dict[str, list[str]]
     requests: list[c.Request]
+    genesis: c.Request
+    may_be_wrong: bool  # whether the clock may contradict itself, after which nothing new starts
 
     def send(self, request: c.Request) -> None:
         raise NotImplementedError
@@ -108,25 +110,30 @@ class Asks(Drafts):
         self.ask("dispatcher", c.EnrolWorker(worker=worker, host=host, boot_id="boot", pid=1, executors=executors))
 
     def submit_plan(self) -> None:
+        self.sound = self.random.random() < 0.7
         name = f"plan-{self.random.randint(0, 6)}"
         content = sha256_of(str(self.random.randint(0, 3)).encode())
-        count = self.random.choice((1, 2, 4, 8))
+        count = self.random.choice((1, 2, 4, 8, 8, 24))
         tasks = [f"t{number}" for number in range(count)]
         drafts: list[c.OrderDraft] = []
         for number, task in enumerate(tasks):
-            known = tasks[:number] if self.random.random() < 0.97 else tasks
-            groups = self.groups(known, [self.any("order")] if self.random.random() < 0.02 else [])
+            known = tasks if self.slips(0.06) else tasks[:number]
+            groups = self.groups(known, [self.any("order")] if self.slips(0.04) else [])
             needed = [member.task for group in groups for member in group.members]
             handed = []
-            if needed and self.random.random() < 0.3:
+            if needed and self.random.random() < 0.6:
                 source = self.random.choice(needed)
                 outputs = next((d.outputs for d in drafts if d.task == source), ())
                 files = (self.random.choice(outputs),) if outputs else ("report.xml",)
-                if outputs or self.random.random() < 0.1:
+                if outputs or self.slips(0.2):
                     handed.append(c.FromDraft(task=source, files=files))
             drafts.append(self.draft(task, groups, handed))
         self.random.shuffle(drafts)
         ceilings = self.amounts(40, 0.3)
+        if self.sound:
+            ceilings = (
+                {"time_us": 60 * SECOND_US} if self.random.random() < 0.5 else {"calls": 40, "time_us": 9 * SECOND_US}
+            )
         if "attempts" in ceilings:
             ceilings["attempts"] += count
         if any(name.startswith("money") for name in ceilings) and self.random.random() < 0.8:
@@ -142,8 +149,8 @@ class Asks(Drafts):
                 recovery="replace",
                 mode=mode,
                 ceilings=ceilings,
-                deadline_us=self.random.choice((None, None, 10 * SECOND_US, 20 * SECOND_US))
-                if self.random.random() < 0.99
+                deadline_us=self.random.choice((None, None, 20 * SECOND_US, 100 * SECOND_US))
+                if not self.slips(0.02)
                 else 2**50,
                 provenance={"commit": "1"} if self.random.random() < 0.2 else {},
                 predecessor="",
@@ -151,8 +158,9 @@ class Asks(Drafts):
         )
 
     def submit_order(self) -> None:
+        self.sound = self.random.random() < 0.7
         orders = [self.any("order") for _ in range(2)] if self.ids["order"] else []
-        handed = [c.FromDraft(task="t0", files=("report.xml",))] if self.random.random() < 0.01 else []
+        handed = [c.FromDraft(task="t0", files=("report.xml",))] if self.slips(0.03) else []
         self.ask("human", c.SubmitOrder(order=self.draft("alone", self.groups((), orders), handed)))
 
     def reserve(self) -> None:
@@ -173,8 +181,27 @@ class Asks(Drafts):
         if attempt is not None:
             self.ask("dispatcher", c.ReleaseReservation(attempt=attempt.attempt, fence=attempt.fence))
 
-    def activate(self) -> None:
-        attempt = self.pick("attempt", "reservation")
+    def hurry(self) -> None:
+        """One order's whole life in one go, so that those who wait for it get their turn."""
+        known = len(self.ids["attempt"])
+        self.reserve_next()
+        for name in self.ids["attempt"][known:]:
+            self.activate(name)
+            attempt = self.value(name)
+            if attempt.state != "leased":
+                continue
+            order = self.value(attempt.order)
+            facts = self.good(self.facts(attempt, order), order)
+            if self.random.random() < 0.4:
+                facts = msgspec.structs.replace(facts, outcome="failed", failure="executor")
+            command = c.ReportResult(attempt=name, fence=attempt.fence, spec=order.spec, facts=facts)
+            self.ask("executor", command)
+            if order.terms.accept.verify:
+                self.verify(name)
+            self.ask("reducer", c.ApplyResult(attempt=name))
+
+    def activate(self, name: str = "") -> None:
+        attempt = self.value(name) if name else self.pick("attempt", "reservation")
         if attempt is None:
             return
         with self.kernel.reader.look() as look:
@@ -240,8 +267,8 @@ class Asks(Drafts):
                 c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=time_us, note=note),
             )
 
-    def verify(self) -> None:
-        attempt = self.pick("attempt", "finish")
+    def verify(self, name: str = "") -> None:
+        attempt = self.value(name) if name else self.pick("attempt", "finish")
         if attempt is not None:
             outcome: Any = self.random.choice(("passed", "passed", "failed", "error"))
             command = c.RecordVerification(
@@ -351,7 +378,7 @@ class Asks(Drafts):
             self.clock.jump_utc(self.random.choice((-400_000, 400_000)))
         elif roll < 0.8:
             self.clock.restart(downtime_us=self.random.choice((0, 5_000_000)))
-        elif self.random.random() < 0.8:
+        elif self.may_be_wrong:
             self.clock.jump_utc(self.random.choice((-5_000_000, 5_000_000)))
 
     def observe(self) -> None:
@@ -363,14 +390,21 @@ class Asks(Drafts):
         self.ask("sampler", c.ObserveClock(reading=reading))
 
     def repeat(self) -> None:
+        """Something that was asked before, under its own key or a fresh one."""
         if self.requests:
-            self.send(self.random.choice(self.requests[-50:]))
+            request = self.random.choice(self.requests[-50:])
+            if self.random.random() < 0.5:
+                request = msgspec.structs.replace(request, key=f"again:{self.random.getrandbits(64):x}")
+            self.send(request)
 
     def reopen(self) -> None:
-        """The first command once more, under its own key or another one."""
-        command = self.random.choice(self.requests or [None])
-        if command is not None and self.random.random() < 0.5:
-            self.send(msgspec.structs.replace(command, key=f"open:{self.kernel.scope}"))
+        """The first command once more, or another one under its key."""
+        if self.random.random() < 0.3 and self.requests:
+            self.send(msgspec.structs.replace(self.random.choice(self.requests), key=self.genesis.key))
+        elif self.random.random() < 0.5:
+            self.send(self.genesis)
+        else:
+            self.send(msgspec.structs.replace(self.genesis, key=f"open:{self.random.getrandbits(64):x}"))
 
 
 ACTIONS = {
@@ -379,6 +413,7 @@ ACTIONS = {
     "reserve_next": 16,
     "reserve": 4,
     "release_reservation": 1.5,
+    "hurry": 4,
     "activate": 14,
     "renew": 5,
     "event": 8,
@@ -389,7 +424,7 @@ ACTIONS = {
     "expire": 5,
     "holder_gone": 2.5,
     "settle_hold": 2.5,
-    "end_backoff": 4,
+    "end_backoff": 8,
     "reexamine": 4,
     "tell": 2,
     "advance_cancel": 1.5,
@@ -404,8 +439,8 @@ ACTIONS = {
     "oversleep": 0.7,
     "wrong_clock": 0.7,
     "observe": 0.7,
-    "repeat": 3,
-    "reopen": 0.2,
+    "repeat": 4,
+    "reopen": 0.3,
 }
 
 

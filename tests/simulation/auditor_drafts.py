@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from fencepost.core import commands as c
 from fencepost.core.ids import sha256_of
 from fencepost.core.matching import matches_any
@@ -27,6 +29,11 @@ class Drafts:
     """Drafts, groups, amounts and results, drawn from `random`."""
 
     random: random.Random
+    sound = False  # whether what is being written has no mistake
+
+    def slips(self, chance: float) -> bool:
+        """Whether a mistake is made here."""
+        return not self.sound and self.random.random() < chance
 
     def amounts(self, most: int, chance: float = 0.3) -> dict[str, int]:
         found = {name: self.random.randint(0, most) for name in DIMENSIONS if self.random.random() < chance}
@@ -34,32 +41,34 @@ class Drafts:
             found["time_us"] = self.random.choice((4, 8, 60, 3_600)) * SECOND_US
         if self.random.random() < 0.6:
             found["attempts"] = self.random.randint(2, 6)
-        if self.random.random() < 0.004:
+        if self.slips(0.01):
             found["unheard_of"] = 1
-        if self.random.random() < 0.004:
+        if self.slips(0.05):
+            found[self.random.choice(DIMENSIONS)] = 2**53 - 1
+        if self.slips(0.01):
             found["attempts"] = 0
         return found
 
     def draft(self, task: str, groups: Sequence[c.GroupDraft] = (), handed: Sequence[c.FromDraft] = ()) -> c.OrderDraft:
         roll, pick = self.random.random, self.random.choice
         outputs = tuple(self.random.sample(PATTERNS, self.random.randint(0, 3)))
-        files = tuple(each for each in outputs if roll() < 0.3) + (("out/x",) if roll() < 0.03 else ())
+        files = tuple(each for each in outputs if roll() < 0.3) + (("out/x",) if self.slips(0.06) else ())
         schemas = {"report.xml": sha256_of(b"schema")} if "report.xml" in outputs and roll() < 0.3 else {}
         retry = None
         if roll() < 0.6:
             on: tuple[Any, ...] = tuple(
                 self.random.sample(("executor", "validation", "transient_dependency", "policy"), 2)
             )
-            on = tuple(each for each in on if each != "policy" or roll() < 0.05) or ("executor",)
-            most_us = pick((SECOND_US, 4 * SECOND_US)) if roll() < 0.97 else 2**40
+            on = tuple(each for each in on if each != "policy" or self.slips(0.1)) or ("executor",)
+            most_us = pick((SECOND_US, 4 * SECOND_US)) if not self.slips(0.06) else 2**40
             retry = Retry(on=on, backoff_us=pick((0, SECOND_US)), backoff_max_us=most_us)
         return c.OrderDraft(
             task=task,
-            work_kind="command/1" if roll() < 0.98 else "other/1",
+            work_kind="command/1" if not self.slips(0.04) else "other/1",
             priority=pick(("low", "normal", "high")),
             classification=pick(("public", "internal")),
             effects=pick(("none", "declared")),
-            attempt_time_us=pick((1, 3)) * SECOND_US if roll() < 0.98 else pick((600 * SECOND_US, 2**50)),
+            attempt_time_us=pick((1, 3)) * SECOND_US if not self.slips(0.04) else pick((600 * SECOND_US, 2**50)),
             attempt_time_least_us=pick((0, 0, SECOND_US)),
             accept=Acceptance(files=files, schemas=schemas, verify=("check",) if roll() < 0.3 else ()),
             run=("true",),
@@ -68,9 +77,9 @@ class Drafts:
             outputs=outputs,
             groups=tuple(groups),
             handed=tuple(handed),
-            ceilings=self.amounts(20, 0.2),
+            ceilings=self.amounts(20, 0.2) if not self.sound else {"attempts": self.random.randint(1, 5)},
             per_attempt={
-                name: amount for name, amount in self.amounts(5, 0.1).items() if name in SHARED or roll() < 0.01
+                name: amount for name, amount in self.amounts(5, 0.1).items() if name in SHARED or self.slips(0.02)
             },
             retry=retry,
             may=pick(((), ("workspace.write",), ("workspace.write", "other"))),
@@ -95,8 +104,22 @@ class Drafts:
             chosen = self.random.choices(known, k=self.random.randint(1, 3))
             kind: Any = self.random.choice(("required", "optional", "alternative"))
             members = self.members([each for each in chosen if each in tasks], [e for e in chosen if e in orders])
-            made.append(c.GroupDraft(kind=kind, members=members if self.random.random() < 0.99 else ()))
+            made.append(c.GroupDraft(kind=kind, members=() if self.slips(0.02) else members))
         return made
+
+    def good(self, facts: ResultFacts, order: OrderState) -> ResultFacts:
+        """The same facts of a result that its order's contract accepts, verifier aside."""
+        paths = [path for path in PATHS if matches_any(order.terms.outputs, path)]
+        return replace(
+            facts,
+            outcome="succeeded",
+            exit_code=0,
+            failure=None,
+            message_code="",
+            artifacts=tuple(ArtifactRef(path=path, digest=sha256_of(b"x"), bytes=1, mode=0o644) for path in paths),
+            validation=(ValidationReceipt(check="schema", subject="report.xml", passed=True),),
+            tree_empty=True,
+        )
 
     def facts(self, attempt: AttemptState, order: OrderState) -> ResultFacts:
         roll, pick = self.random.random, self.random.choice
@@ -108,6 +131,7 @@ class Drafts:
             unknown = tuple(name for name in DIMENSIONS if roll() < 0.1)
             amounts = {name: self.random.randint(0, 8) for name in DIMENSIONS[1:] if roll() < 0.3}
             amounts |= {"attempts": 1} if roll() < 0.01 else {}
+            amounts |= {pick(DIMENSIONS): 2**53 - 1} if roll() < 0.02 else {}
             receipt = f"{attempt.attempt}:{pick((number, 0, self.random.randint(0, 9)))}"
             if roll() < 0.02:
                 receipt = pick(("x" * 505, "x" * 506, "x" * 507, "\x01" * 90, "é" * 300, "model:a"))
@@ -121,8 +145,8 @@ class Drafts:
             for path in PATHS
             if roll() < 0.25
         )
-        failed = roll() < 0.4
-        if not failed and roll() < 0.7:
+        failed = roll() < 0.3
+        if not failed and roll() < 0.85:
             artifacts = tuple(
                 ArtifactRef(path=path, digest=sha256_of(path.encode()), bytes=1, mode=0o644)
                 for path in PATHS
@@ -135,7 +159,7 @@ class Drafts:
             output_kind="files/1",
             duration_us=self.random.randint(0, 2 * SECOND_US),
             classification="internal",
-            exit_code=0 if roll() < 0.85 else pick((1, None)),
+            exit_code=0 if roll() < 0.93 else pick((1, None)),
             failure=failure if failed or roll() < 0.03 else None,
             message_code=pick(("timed_out", "no such code", "")) if failed else "",
             artifacts=artifacts,

@@ -46,6 +46,7 @@ class Drive(Asks):
         self.other_clock = FakeClock(source_number=1)
         denied = self.random.choice(((), (), (), ("set_budget/account",), ("enforce_deadline/plan",)))
         self.authority = Authority(denied=denied)
+        self.may_be_wrong = self.random.random() < 0.25
         self.limits = self._limits()
         self.journal = memory()
         self.kernel = kernel_over(
@@ -71,6 +72,7 @@ class Drive(Asks):
             reserve_next_max=pick((2, 64)),
             late_records_per_attempt=pick((1, 3, 16)),
             receipts_per_result_max=most,
+            artifacts_per_result_max=pick((5, 10_000)),
             receipts_per_hold_max=pick((most + 1, 4_000)),
             yields_max=pick((1, 1_000)),
             name_open_plans_max=pick((1, 2, 64)),
@@ -106,7 +108,9 @@ class Drive(Asks):
                 "reading": reading_of(body["logical_clock_observation"]),
                 **{key: adopted[key] for key in ("constitution", "vocabulary", "policies", "schema")},
             }
-            self._audit(request_of(stamp, command), Reply("", {"scope": opened["scope"]}, True), batch)
+            request = request_of(stamp, command)
+            self.genesis = msgspec.convert(request, c.Request)
+            self._audit(request, Reply("", {"scope": opened["scope"]}, True), batch)
 
     def _audit(self, request: dict[str, Any], reply: Reply, records: list[dict[str, Any]]) -> None:
         for record in records:

@@ -229,7 +229,7 @@ def a_caller_is_told_of_another_fence(seen: Seen) -> bool:
     return True
 
 
-@bent(0)
+@bent(31)
 def a_lapsed_lease_is_renewed() -> Bend:
     def never(_: ClockState, __: int) -> bool:
         return False
@@ -249,12 +249,12 @@ def a_grace_is_forgotten() -> Bend:
     }
 
 
-@bent(1)
+@bent(0)
 def versions_are_not_compared() -> Bend:
     return {"fencepost.core.decide.ending.version_refusal": lambda *_: None}
 
 
-@bent(1)
+@bent(0)
 def a_lost_attempt_costs_no_time() -> Bend:
     def settle(batch: Batch, attempt: Any, basis: Any, _: int) -> None:
         batch.emit(attempt.hold, HoldSettled(charged={}, basis=basis))
@@ -262,7 +262,7 @@ def a_lost_attempt_costs_no_time() -> Bend:
     return {"fencepost.core.decide.recover._settle_unreported": settle}
 
 
-@bent(8)
+@bent(13)
 def the_verifier_is_not_paid() -> Bend:
     settle = ending.settle_from_result
 
@@ -272,7 +272,7 @@ def the_verifier_is_not_paid() -> Bend:
     return {"fencepost.core.decide.ending.settle_from_result": without}
 
 
-@bent(3)
+@bent(11)
 def unknown_usage_is_zero() -> Bend:
     used = ending.used
 
@@ -282,7 +282,7 @@ def unknown_usage_is_zero() -> Bend:
     return {"fencepost.core.decide.ending.used": as_zero}
 
 
-@bent(1)
+@bent(11)
 def a_backoff_is_not_doubled() -> Bend:
     decision = finish._decision
 
@@ -292,7 +292,7 @@ def a_backoff_is_not_doubled() -> Bend:
     return {"fencepost.core.decide.finish._decision": flat}
 
 
-@bent(8)
+@bent(13)
 def a_failure_is_never_retried() -> Bend:
     return {"fencepost.core.decide.finish.RETRYABLE": frozenset()}
 
@@ -302,7 +302,7 @@ def a_priority_has_no_head_start() -> Bend:
     return {"fencepost.core.index.BONUS_US": dict.fromkeys(index.BONUS_US, 0)}
 
 
-@bent(0)
+@bent(1)
 def an_optional_group_can_fail() -> Bend:
     def verdict(groups: tuple[GroupState, ...]) -> str:
         found = {
@@ -319,7 +319,7 @@ def an_optional_group_can_fail() -> Bend:
     return {f"fencepost.core.{name}.verdict_of_all": verdict for name in names}
 
 
-@bent(11)
+@bent(1)
 def a_deadline_of_a_plan_stops_nobody() -> Bend:
     over = ending.plan_over
 
@@ -335,7 +335,7 @@ def late_facts_are_not_kept() -> Bend:
     return {f"fencepost.core.decide.{name}.remembers_more": lambda *_: False for name in names}
 
 
-@bent(8)
+@bent(0)
 def a_drained_attempt_is_not_credited() -> Bend:
     def settled(**fields: Any) -> Any:
         return HoldSettled(**{key: value for key, value in fields.items() if key != "credited"})
@@ -343,17 +343,17 @@ def a_drained_attempt_is_not_credited() -> Bend:
     return {"fencepost.core.decide.finish.HoldSettled": settled}
 
 
-@bent(3)
+@bent(9)
 def dependents_are_left_out_of_a_retry() -> Bend:
     return {"fencepost.core.decide.retry._closure": lambda _, order: [order.order]}
 
 
-@bent(28)
+@bent(13)
 def a_need_that_still_fails_is_retried_over() -> Bend:
     return {"fencepost.core.decide.retry._still_fails": lambda *_: None}
 
 
-@bent(0)
+@bent(1)
 def command_keys_are_not_kept() -> Bend:
     take = Group.take
 
@@ -365,21 +365,21 @@ def command_keys_are_not_kept() -> Bend:
     return {"fencepost.kernel.group.Group.take": forgetting}
 
 
-@bent(1)
+@bent(0)
 def a_grant_is_good_for_everything() -> Bend:
     return {"fencepost.core.decide.authority.objection": lambda *_, **__: None}
 
 
-@bent(15)
+@bent(6)
 def a_cancel_forgets_what_runs() -> Bend:
     return {"fencepost.core.decide.revise.LIVE": frozenset({"leased"})}
 
 
-@bent(4)
+@bent(23)
 def a_lost_order_is_ready_without_a_budget() -> Bend:
     return {"fencepost.core.decide.ending.exhausted_on_path": lambda *_: None}
 
 
-@bent(29)
+@bent(10)
 def a_wrong_clock_is_believed() -> Bend:
     return {"fencepost.core.decide.clock.abs": lambda _: 0}

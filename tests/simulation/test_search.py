@@ -92,6 +92,17 @@ def test_worlds_name_only_acts_that_exist_and_every_act_happens_somewhere() -> N
     assert len(BY_NAME) == len(WORLDS)
 
 
+def test_a_dead_end_is_found_and_told() -> None:
+    """A lease that is over for its holder and not yet for others, when the clock comes into doubt, can neither report
+    nor expire. Only the proof that its holder is gone frees its order: without one the world has a dead end."""
+    acts = {act: times for act, times in BY_NAME["clock"].may.items() if act != "gone"}
+    report = search(msgspec.structs.replace(BY_NAME["clock"], may=acts))
+    assert report.dead_ends > 0 and report.story is not None
+    assert report.story.problem.startswith("the system alone never comes to rest")
+    assert [step.says for step in report.story.steps][-1] == "a reading contradicts the accepted time"
+    assert len(report.story.steps) == 5
+
+
 # Folding
 
 

@@ -20,8 +20,9 @@ Rules that every engine keeps (the conformance suite in `fencepost.testing.confo
   snapshot that has raised it is over, and what follows begins another one: the store finds its way back by itself.
 
 Text is whole Unicode characters without NUL, and compared by its UTF-8 bytes, which is by code point. What stands in
-a key (scope, name, subject, group, key, member) has at most 1,024 bytes, a stage 64. Numbers are below 2^63. An engine
-may refuse anything else with StorageError; the kernel's own bounds keep it from being asked.
+a key (scope, name, subject, group, key, member) has at most 1,024 bytes, a stage 64. Numbers are below 2^63, sequence
+numbers below 2^40. An engine may refuse anything else with StorageError; the kernel's own bounds keep it from being
+asked.
 """
 
 from __future__ import annotations

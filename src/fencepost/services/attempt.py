@@ -7,6 +7,7 @@ with a typed failure, so that nothing is retried because somebody was not sure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from fencepost.core.matching import handed_files
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import ArtifactRef, FailureClass
 from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
-from fencepost.core.state import PlanState
+from fencepost.core.state import AttemptState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
@@ -58,6 +59,7 @@ class Task:
     handed: tuple[ArtifactRef, ...]
     repository: str
     time_limit_us: int  # as held: what is left of a ceiling may be less than the spec's
+    earlier: tuple[AttemptState, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -93,12 +95,14 @@ class Attempts:
             spec = look.spec(order)
             handed = handed_files(spec, partial(_applied_files, look))
             repository = _repository(look, spec)
+            earlier = look.attempts(order.order) if reservation["fence"] > 1 else []
         task = Task(
             spec=spec,
             inputs=set_of_inputs(spec.inputs.digest, handed),
             handed=handed,
             repository=repository,
             time_limit_us=reservation["time_limit_us"],
+            earlier=tuple(attempt for attempt in earlier if attempt.attempt != reservation["attempt"]),
         )
         lease = self._activate(reservation, task)
         if lease is None:
@@ -180,9 +184,32 @@ class Attempts:
         )
         if lease.stopping or lease.lost:
             return
+        left = self._left_of(task.earlier)
+        if left:
+            message = f"something of {left} still runs here and cannot be ended"
+            run.facts = self._failed(lease, task, "executor", "executor_failed", message, None)
+            return
         run.ended, run.started = self._execute(lease, task, space)
         if run.ended.reason not in ("stopped", "lease_lost"):
             run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended)
+
+    def _left_of(self, earlier: Sequence[AttemptState]) -> str:
+        """End what earlier attempts of the order may have left on this host; the first that cannot be, "" for none.
+
+        A tree whose worker and keeper were both killed is ended with its lease by a worker of its own host. Where one
+        of another host was faster, nobody has looked.
+        """
+        reading = self._means.reading()
+        for attempt in earlier:
+            lock = attempt_lock(attempt.attempt)
+            if (attempt.host, attempt.boot_id) != (reading.source, reading.boot_id) or not self._means.locks.is_held(
+                lock
+            ):
+                continue
+            path = self._means.locks.path(lock)
+            if not self._means.executor.end_holder(path, attempt.attempt, attempt.boot_id, same_host=True).gone:
+                return attempt.attempt
+        return ""
 
     def _hindered(self, lease: Lease, task: Task, ended: Ended | None, error: FencepostError) -> ResultFacts:
         """Facts of an attempt whose files could not be laid out, or not be kept, for a reason that repeating keeps."""

@@ -26,7 +26,7 @@ from fencepost.core.shares import Shares
 from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.journal import Cursor
-from fencepost.services.means import Means, estimated_now_us
+from fencepost.services.means import Means, attempt_lock, estimated_now_us, worker_lock
 
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
@@ -80,22 +80,33 @@ class Upkeep:
         locks = self._means.locks.names()
         named = {match[1] for name in locks if (match := _ATTEMPT_LOCK.fullmatch(name))}
         keep: list[str] = []
-        ended: set[str] = set()
+        ended: dict[str, AttemptState] = {}
         with self._means.kernel.reader.look() as look:
             now_us = estimated_now_us(look.clock(), self._means.reading())
             keep_us = self._means.kernel.limits.keep_failed_us
             for name in sorted(named.union(among)):
                 attempt = look.find(name, AttemptState)
                 if attempt is not None and attempt.ended_us:
-                    ended.add(name)
+                    ended[name] = attempt
                 if attempt is None or _is_needed(look, attempt, now_us, keep_us):
                     keep.append(name)
         removed = len(self._means.workspaces.sweep(among=among, keep=keep).removed) if among else 0
         for name in locks:
             match = _ATTEMPT_LOCK.fullmatch(name)
+            if match and match[1] in ended and name == attempt_lock(match[1]):
+                self._end_what_is_left(ended[match[1]], now_us)
             if (match and match[1] in ended) or _WORKER_LOCK.fullmatch(name):
                 removed += self._means.locks.remove_if_free(name)
         return removed
+
+    def _end_what_is_left(self, attempt: AttemptState, now_us: int) -> None:
+        """An ended attempt whose lock is held still has somebody. A worker that lives ends its tree by itself, and has
+        a lease's time for that; where it was killed with its keeper and the lease was ended from elsewhere, nobody has.
+        """
+        locks, lock = self._means.locks, attempt_lock(attempt.attempt)
+        late = now_us > attempt.ended_us + self._means.kernel.limits.lease_us
+        if locks.is_held(lock) and (late or not locks.is_held(worker_lock(attempt.worker))):
+            self._means.executor.end_holder(locks.path(lock), attempt.attempt, attempt.boot_id, same_host=True)
 
 
 class Blocked:

@@ -83,13 +83,16 @@ class SqliteJournal:
             if not turnstile.enter(deadline_s):
                 raise self._waited(wait_s)
             try:
-                connection = self._begin_immediate(deadline_s, wait_s)
-                transaction = SqliteTransaction(connection, self._path, self._numbers, stream)
+                transaction: SqliteTransaction | None = None
+                # An interrupt may come between beginning and the answer that it has begun.
                 try:
+                    connection = self._begin_immediate(deadline_s, wait_s)
+                    transaction = SqliteTransaction(connection, self._path, self._numbers, stream)
                     yield transaction
                 finally:
-                    transaction.end()
-                    self._end_writing(connection, discard=transaction.is_broken)
+                    if transaction is not None:
+                        transaction.end()
+                    self._end_writing(discard=transaction is not None and transaction.is_broken)
             finally:
                 turnstile.leave()
         finally:
@@ -112,11 +115,14 @@ class SqliteJournal:
                 time.sleep(_BUSY_PAUSE_S)
             except apsw.Error as error:
                 mapped = map_error(error, self._path, connection)
-                self._end_writing(connection, discard=True)
+                self._end_writing(discard=True)
                 raise mapped from error
 
-    def _end_writing(self, connection: apsw.Connection, *, discard: bool) -> None:
+    def _end_writing(self, *, discard: bool) -> None:
         """Roll back what was not committed. A connection that failed is closed, which rolls back as well."""
+        connection = self._writer
+        if connection is None:
+            return
         if not discard:
             if not connection.in_transaction:
                 return

@@ -1,0 +1,14 @@
+"""Exhaustive search: every place that a small world can come to, over the real `decide` and `evolve`.
+
+`python -m fencepost.testing.search` searches the small worlds of `worlds.py` and prints a table. Whoever adds a
+command, a state or a rule extends what is here in this order:
+
+- `worlds`: a world in which it can happen, and an act of `World.may` if a person or a fault does it;
+- `moves`: the command, well-formed and as somebody out of date would send it;
+- `expected`: when it ought to be accepted, in the words of the lifecycle page and not in those of its decider;
+- `rules`: what it must lead to, and what must hold in the places behind it;
+- `folding`: whatever it makes matter; `--compare 1` says when something that matters was left out;
+- `rows`: the rows of the machines that it opens leave the table of those that nothing reaches.
+
+`place` runs the core, `explore` walks the graph, finds dead ends, and makes stories of what does not hold.
+"""
