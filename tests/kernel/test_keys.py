@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from fencepost.core.commands import CancelOrder, ReserveNext
+from fencepost.core.commands import CancelOrder, ReserveNext, SetBudget
 from fencepost.core.state import AUTHORITY
 from fencepost.kernel.kernel import Kernel
 from fencepost.testing.fakes import FakeEntropy
@@ -106,6 +106,21 @@ def test_a_refusal_that_may_pass_leaves_its_key_free() -> None:
     done(kernel, "human", submit())
     second = kernel.write(request)
     assert second.ok and second.fresh
+
+
+def test_a_look_that_moved_an_order_out_of_the_queue_is_no_refusal_that_may_pass() -> None:
+    """What it passed over left the queue, which is written down under its key: an answer, without reservations."""
+    kernel = kernel_over(memory())
+    done(kernel, "dispatcher", enrol())
+    done(kernel, "human", SetBudget(account="scope", ceilings={"time_us": 1_500_000}))
+    done(kernel, "human", submit("a"))
+    done(kernel, "human", submit("b"))
+    reserved = done(kernel, "dispatcher", ReserveNext(worker=WORKER, count=1))["reservations"]
+    assert len(reserved) == 1
+    passed = kernel.write(kernel.request("dispatcher", ReserveNext(worker=WORKER, count=1), "passed"))
+    assert passed.ok and passed.count and passed.result == {"reservations": []}
+    after = kernel.write(kernel.request("dispatcher", ReserveNext(worker=WORKER, count=1), "after"))
+    assert codes([after]) == ["nothing_ready"] and not after.count
 
 
 def test_a_denial_is_durable() -> None:

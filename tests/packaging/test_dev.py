@@ -73,13 +73,13 @@ def clone(tmp_path: Path) -> Path:
 def test_alone_it_lists_its_commands(clone: Path) -> None:
     answer = _dev(clone)
     assert answer.returncode == 0
-    built = ("run", "test", "check", "bench", "setup", "docs", "clean")
-    for command in (*built, "sim", "mutants", "crash", "evidence"):
+    built = ("run", "test", "check", "bench", "sim", "mutants", "setup", "docs", "clean")
+    for command in (*built, "crash", "evidence"):
         assert command in answer.stdout
     assert not (clone / ".venv").exists()
 
 
-@pytest.mark.parametrize("command", ["sim", "mutants", "crash", "evidence"])
+@pytest.mark.parametrize("command", ["crash", "evidence"])
 def test_refuses_by_name_what_is_not_built(clone: Path, command: str) -> None:
     answer = _dev(clone, command)
     assert answer.returncode == 2
@@ -141,6 +141,10 @@ def test_set_up_survives_a_kill_company_and_change(clone: Path) -> None:
     assert renewed.returncode == 0, renewed.stderr
     assert "making" not in renewed.stderr
     assert ".venv is ready" in renewed.stderr
+
+    for word, module in (("sim", "fencepost.testing"), ("mutants", "tests")):
+        answer = _dev(clone, word)
+        assert answer.returncode == 1 and f"No module named '{module}'" in answer.stderr, "the clone has none such"
 
     assert _dev(clone, "clean").returncode == 0
     assert not (clone / ".venv").exists()

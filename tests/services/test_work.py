@@ -223,6 +223,8 @@ def test_case_40_a_report_that_is_too_large_ends_the_attempt_once(tmp_path: Path
         renewal_us=SHORT.renewal_us,
         reservation_us=SHORT.reservation_us,
         record_bytes_max=20_000,
+        receipts_per_result_max=8,
+        receipts_per_hold_max=19,
     )
     with opened_world(tmp_path, small) as world:
         script = "i=0; while [ $i -lt 200 ]; do : > out.$i; i=$((i+1)); done"

@@ -52,7 +52,7 @@ class Scribe:
         if decided.refusal is not None:
             refusal = decided.refusal
             found.append(f"! {refusal.code} at {refusal.field or '-'} {_text(refusal.detail)}")
-        else:
+        if decided.refusal is None or decided.result:
             found.append(f"> {_text(decided.result)}")
         return [self.plain(line) for line in found]
 

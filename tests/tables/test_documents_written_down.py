@@ -48,7 +48,7 @@ def documents(world: World, *, about: str = "") -> list[str]:
             tell("hold", views.hold_document(value))
         elif isinstance(value, PlanState):
             orders = [one for one in values.values() if isinstance(one, OrderState) and one.plan == subject]
-            outcomes = [views.plan_outcome(value, orders, clock) for clock in (world.clock, None)]
+            outcomes = [views.plan_outcome(value, orders, clock, world.get) for clock in (world.clock, None)]
             tell("plan", views.plan_document(value, outcomes[0]))
             tell("outcome", outcomes)
             tell("account", views.account_document(value.name, value.account))
@@ -88,14 +88,15 @@ def test_results_are_shown_of_applied_orders_only() -> None:
 def test_a_blocked_clock_holds_up_what_needs_time_and_nothing_else(state: str) -> None:
     world = world_in(state)
     order = world.order("a")
-    assert not views.held_up_by_clock(order, world.clock) and not views.held_up_by_clock(order, None)
+    assert not views.held_up_by_clock(order, world.clock, world.get)
+    assert not views.held_up_by_clock(order, None, world.get)
     assert not views.is_blocked(world.clock) and not views.is_blocked(None)
     world.tick_us += SECOND
     world.utc_us += 3_600 * SECOND
     world.observe()
     assert views.is_blocked(world.clock)
-    assert views.held_up_by_clock(order, world.clock) == (state in ("ready", "reserved", "retry_wait"))
+    assert views.held_up_by_clock(order, world.clock, world.get) == (state in ("ready", "reserved", "retry_wait"))
     alone = [order]
     running = state in ("reserved", "active/running")
-    assert views.only_a_person_can_move(alone, world.clock) == (not running and state != "applied")
-    assert not views.only_a_person_can_move(alone, None)
+    assert views.only_a_person_can_move(alone, world.clock, world.get) == (not running and state != "applied")
+    assert not views.only_a_person_can_move(alone, None, world.get)

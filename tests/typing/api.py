@@ -25,6 +25,7 @@ from fencepost.kernel.receipts import Receipt, Refused
 from fencepost.kernel.replay import Compared, Replayed, Verified
 from fencepost.ports.errors import FencepostError, IntegrityError, StorageError
 from fencepost.ports.journal import Journal
+from fencepost.ports.threads import Threads
 from fencepost.ports.wakeups import Wakeups
 from fencepost.services.worker import Status, Worker
 from fencepost.storage.memory import MemoryJournal
@@ -46,7 +47,7 @@ def open_a_home(folder: Path) -> App:
     return app
 
 
-def over_fakes(wakeups: Wakeups, limits: Limits = FIRST_VALUES) -> Kernel:
+def over_fakes(wakeups: Wakeups, threads: Threads, limits: Limits = FIRST_VALUES) -> Kernel:
     journal: Journal = MemoryJournal("0" * 32)
     return Kernel(
         journal=journal,
@@ -57,6 +58,7 @@ def over_fakes(wakeups: Wakeups, limits: Limits = FIRST_VALUES) -> Kernel:
         keyring=MemoryKeyring(),
         ledger=MemoryLedger(),
         wakeups=wakeups,
+        threads=threads,
         limits=limits,
     )
 
@@ -114,7 +116,7 @@ def read(kernel: Kernel, plan: str) -> dict[str, Any]:
         observation = clock.last_seq if clock is not None else 0
         assert_type(look.ready(observation, look.head.seq, 10), ReadinessPlan | Refusal)
         assert_type([order_document(order, look.facts(order.result_seq)) for order in orders], list[dict[str, Any]])
-        return {} if found is None else plan_document(found, plan_outcome(found, orders, clock))
+        return {} if found is None else plan_document(found, plan_outcome(found, orders, clock, look.attempt))
 
 
 def check(kernel: Kernel, kept: Link) -> bool:

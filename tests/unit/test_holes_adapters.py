@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,9 +11,11 @@ import pytest
 
 from fencepost.adapters.artifacts.store import FileArtifactStore
 from fencepost.adapters.executors import command
+from fencepost.adapters.executors.command import CommandExecutor
+from fencepost.adapters.executors.keeper import STOP_LEAD_US
 from fencepost.ports.errors import IntegrityError
 from fencepost.ports.executor import Status
-from fencepost.testing.conformance.executor import local_boot_id, make_job
+from fencepost.testing.conformance.executor import local_boot_id, local_tick_us, make_job
 
 
 def test_damage_is_seen_by_who_reads_exactly_as_much_as_there_is(tmp_path: Path) -> None:
@@ -50,3 +53,10 @@ def test_a_lost_keepers_status_counts_for_its_own_attempt_and_fence_alone(tmp_pa
     found = command._after_lost_keeper(job, 0, "keeper_lost", "the keeper was lost")
     assert (found == ended) == (field is None)
     assert found.reason == ("exited" if field is None else "keeper_lost")
+
+
+def test_under_a_lease_that_ends_too_soon_nothing_was_started_and_so_nothing_killed(tmp_path: Path) -> None:
+    with closing(CommandExecutor()) as executor:
+        ended = executor.start(make_job(tmp_path, "sleep", "60"), local_tick_us() + STOP_LEAD_US - 1).wait(30)
+    assert ended is not None and (ended.reason, ended.exit_code, ended.signal) == ("lease_lost", None, None)
+    assert "nothing was started" in ended.message

@@ -25,9 +25,10 @@ from fencepost.adapters.entropy import SystemEntropy
 from fencepost.kernel import replay
 from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import StorageFull
+from fencepost.ports.errors import StorageFull, StorageUnavailable
 from fencepost.ports.journal import Journal
 from fencepost.storage import postgres
+from fencepost.testing.conformance.journal_rows import MAIN, append_once
 from fencepost.testing.fakes import FakeEntropy
 from tests.kernel.liver import life as told_life
 from tests.kernel.support import (
@@ -227,6 +228,20 @@ def test_case_14_a_commit_whose_answer_is_lost_is_found_by_its_key(
         kernel.close()
 
 
+@pytest.mark.parametrize("fate", ["lost_answer", "lost_request"])
+def test_a_lost_commit_says_that_its_outcome_is_unknown(
+    server: Server, schema: str, tmp_path_factory: pytest.TempPathFactory, fate: Fate
+) -> None:
+    with Link(tmp_path_factory.mktemp("link"), server.folder) as link:
+        journal = postgres.create(server.url(link.folder), STORE_ID, schema=schema)
+        link.fates.append(fate)
+        with pytest.raises(StorageUnavailable, match="as a whole or not at all"):
+            append_once(journal)
+        with journal.snapshot() as reads:
+            assert reads.head(MAIN).seq == (1 if fate == "lost_answer" else 0)
+        journal.close()
+
+
 def test_connections_that_end_all_the_time_lose_and_double_nothing(
     journal: Journal, server: Server, schema: str
 ) -> None:
@@ -269,7 +284,19 @@ def test_connections_that_end_all_the_time_lose_and_double_nothing(
 def started(server: Server, schema: str, number: int, way: str, count: int) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path))}
     command = [sys.executable, str(Path(__file__).resolve()), server.url(), schema, str(number), way, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def go(children: list[subprocess.Popen[bytes]]) -> None:
+    """Let all of them begin once all are ready. A process takes much longer to start than to write."""
+    for child in children:
+        if child.stdout is None or child.stdout.readline() != b"ready\n":
+            raise RuntimeError("a child did not start")
+    for child in children:
+        if child.stdin is None:
+            raise RuntimeError("a child has no input")
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
 
 
 def acknowledged(output: bytes) -> list[list[Any]]:
@@ -281,6 +308,7 @@ def acknowledged(output: bytes) -> list[list[Any]]:
 def test_case_35_two_processes_race_for_the_same_keys(journal: Journal, server: Server, schema: str) -> None:
     kernel = kernel_over(journal)
     children = [started(server, schema, number, "race", 60) for number in range(2)]
+    go(children)
     told = []
     for child in children:
         output, _ = child.communicate(timeout=60)
@@ -304,8 +332,7 @@ def test_case_11_processes_killed_at_any_moment_lose_nothing_that_they_were_answ
     told: list[list[Any]] = []
     for number in range(3):
         children = [started(server, schema, 2 * number + each, "lives", 100_000) for each in range(2)]
-        for child in children:
-            assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        go(children)
         for child in children:
             assert child.stdout is not None
             output = b"".join(child.stdout.readline() for _ in range(choices.randrange(1, 12)))
@@ -334,8 +361,10 @@ def main(url: str, schema: str, number: int, way: str, count: int) -> None:
     journal = postgres.open(url, schema=schema)
     kernel = kernel_over(journal, clock=SystemClock(entropy), entropy=entropy)  # type: ignore[arg-type]  # real ones in the place of fakes
     os.write(1, b"ready\n")
+    sys.stdin.readline()
     if way == "race":
-        for each in range(count):
+        # From both ends: of two that take turns in one order, the first would decide everything.
+        for each in range(count)[:: -1 if number else 1]:
             tell(kernel.write(kernel.request("human", submit(f"race-{each}"), f"race:{each}")))
     else:
         kernel.write(kernel.request("dispatcher", enrol(), "enrol"))

@@ -261,6 +261,16 @@ def _backends(raw: psycopg.Connection[Any]) -> int:
     return 0 if row is None else int(row[0])
 
 
+def test_threads_of_one_stream_wait_with_one_connection(journal: PostgresJournal, raw: psycopg.Connection[Any]) -> None:
+    with ThreadPoolExecutor(5) as pool:
+        with journal.transaction(MAIN):
+            waiting = [pool.submit(append_once, journal) for _ in range(5)]
+            time.sleep(0.2)
+            assert len(journal._used) == 1
+            assert _backends(raw) == 1
+        assert sorted(each.result(20).seq for each in waiting) == [1, 2, 3, 4, 5]
+
+
 def test_what_fails_in_a_transaction_is_not_committed(journal: PostgresJournal) -> None:
     """COMMIT of a failed transaction succeeds in PostgreSQL, and rolls back."""
     with journal.transaction(MAIN) as transaction:
@@ -271,6 +281,22 @@ def test_what_fails_in_a_transaction_is_not_committed(journal: PostgresJournal) 
             transaction.commit()
     with journal.snapshot() as reads:
         assert reads.head(MAIN) == EMPTY
+
+
+def test_a_group_that_failed_half_way_is_not_committed(journal: PostgresJournal) -> None:
+    """What fails before it reaches the server leaves a transaction that the server would commit."""
+    with journal.transaction(MAIN) as transaction:
+        with pytest.raises(StorageError):
+            transaction.append(next_append(EMPTY, states=[StateRow("\ud800", 1, b"")]))
+        for call in (
+            transaction.commit,
+            lambda: transaction.append(next_append(EMPTY)),
+            lambda: transaction.head(MAIN),
+        ):
+            with pytest.raises(StorageError, match="ended"):
+                call()
+    with journal.snapshot() as reads:
+        assert reads.head(MAIN) == EMPTY and reads.records(MAIN, 0, 9) == []
 
 
 def test_keys_of_the_longest_kind_fit_into_their_indexes(journal: PostgresJournal) -> None:
@@ -377,6 +403,28 @@ def test_case_16_an_interrupt_at_any_moment_leaves_the_stream_free(journal: Post
     assert hits > 20
 
 
+@pytest.mark.parametrize("call", ["head", "commit"])
+def test_a_connection_that_was_interrupted_is_not_used_again(
+    journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The library may know less than the server of what it has prepared by then."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    append_once(journal)
+    with journal.transaction(MAIN) as transaction:
+        connection = transaction._connection  # type: ignore[attr-defined]  # the engine's own
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(psycopg.Connection, "execute", interrupted)
+            if call == "head":
+                transaction.head(OTHER)
+            else:
+                transaction.commit()
+        assert connection.closed
+    assert append_once(journal).seq == 2
+
+
 def _interrupted_after(seconds: float, journal: PostgresJournal) -> bool:
     """Append once, and read; a signal raises KeyboardInterrupt meanwhile. Whether it came in time."""
     is_over = False
@@ -432,6 +480,19 @@ def test_closing_waits_for_a_transaction_that_is_open(server: Server, schema: st
     again = postgres.open(server.url(), schema=schema)
     assert append_once(again).seq == 2
     again.close()
+
+
+def test_a_snapshot_that_outlives_its_store_takes_its_connection_along(
+    server: Server, schema: str, raw: psycopg.Connection[Any]
+) -> None:
+    journal = postgres.create(server.url(), STORE_ID, schema=schema)
+    with journal.snapshot() as reads:
+        journal.close()
+        assert reads.head(MAIN) == EMPTY
+    deadline_s = time.monotonic() + 20
+    while _backends(raw) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert _backends(raw) == 0
 
 
 def test_a_thread_does_not_close_under_its_own_transaction(journal: PostgresJournal) -> None:

@@ -6,10 +6,11 @@ caller knows, and every pending item in them carries its stable reason code (W13
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.core.amounts import DIMENSIONS, available
+from fencepost.core.deadlines import has_lapsed
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.attempt import ResultFacts
@@ -53,23 +54,30 @@ def order_document(order: OrderState, facts: ResultFacts | None) -> dict[str, An
     }
 
 
-def plan_outcome(plan: PlanState, orders: Sequence[OrderState], clock: ClockState | None) -> str:
+AttemptOf = Callable[[str], AttemptState | None]
+
+
+def plan_outcome(plan: PlanState, orders: Sequence[OrderState], clock: ClockState | None, attempt_of: AttemptOf) -> str:
     """`open`, `done`, `failed`, or `waiting` when only a person can move what is left."""
     if plan.open == 0:
         return "done" if plan.lost == 0 else "failed"
-    return "waiting" if only_a_person_can_move(orders, clock) else "open"
+    return "waiting" if only_a_person_can_move(orders, clock, attempt_of) else "open"
 
 
-def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | None) -> bool:
+def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | None, attempt_of: AttemptOf) -> bool:
     """Whether something has not ended and everything that has not waits, directly or not, for a person.
 
-    While the clock is blocked nothing starts: what runs still ends, and all else waits for the clock's person.
+    While the clock is blocked nothing starts: what runs still ends, and all else waits for the clock's person. So does
+    an attempt whose lease was over before: it can neither report any more nor be ended. `attempt_of` finds an attempt,
+    and is asked only then.
     """
     pending = [order for order in orders if order.state not in ENDED]
     if not pending:
         return False
-    if is_blocked(clock) and not any(order.state in _RUNNING for order in pending):
-        return True
+    if clock is not None and is_blocked(clock):
+        running = [order for order in pending if order.state in _RUNNING]
+        if all(_is_over(order, clock, attempt_of) for order in running):
+            return True
     waiting = [order for order in pending if waits_for_person(order)]
     return bool(waiting) and all(waits_for_person(order) or order.state == "blocked_dependency" for order in pending)
 
@@ -83,9 +91,17 @@ def is_blocked(clock: ClockState | None) -> bool:
     return clock is not None and clock.state == "clock_reconciliation_required"
 
 
-def held_up_by_clock(order: OrderState, clock: ClockState | None) -> bool:
+def held_up_by_clock(order: OrderState, clock: ClockState | None, attempt_of: AttemptOf) -> bool:
     """Whether the order would move if the clock ran."""
-    return clock is not None and clock.state != "running" and order.state in _NEEDS_CLOCK
+    if clock is None or clock.state == "running":
+        return False
+    return order.state in _NEEDS_CLOCK or _is_over(order, clock, attempt_of)
+
+
+def _is_over(order: OrderState, clock: ClockState, attempt_of: AttemptOf) -> bool:
+    """Whether what an order's state says is running has outlived its lease."""
+    attempt = attempt_of(order.attempt) if order.state == "active" and order.attempt else None
+    return attempt is not None and has_lapsed(clock, attempt.lease_us)
 
 
 def waits_for_person(order: OrderState) -> bool:

@@ -139,6 +139,9 @@ class Look:
         plans = sorted(self.plans(), key=lambda plan: (plan.submitted_us, plan.record_seq), reverse=True)
         return plans[:limit]
 
+    def attempt(self, attempt: str) -> AttemptState | None:
+        return self.find(attempt, AttemptState)
+
     def hold(self, hold: str) -> HoldState | None:
         return self.find(hold, HoldState)
 

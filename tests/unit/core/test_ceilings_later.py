@@ -24,7 +24,7 @@ def test_an_order_whose_currency_nobody_budgets_any_more_waits_for_a_person() ->
     order = world.order("a")
     assert (order.state, order.reason) == ("blocked_budget", "currency_not_budgeted")
     assert WAITS_AND_ENDS[order.reason].exit_code == EXIT_PERSON
-    assert only_a_person_can_move([order], world.clock)
+    assert only_a_person_can_move([order], world.clock, world.get)
     assert world.refused(c.Reexamine(order=order.order, expected=order.version)) == "currency_not_budgeted"
     assert world.order("a").version == order.version, "the same is not said twice"
     world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50}))

@@ -8,14 +8,15 @@ from fencepost.core.machines import ENDED
 from fencepost.core.views import (
     account_document,
     attempt_document,
+    held_up_by_clock,
     only_a_person_can_move,
     order_document,
     plan_outcome,
     waits_for_person,
     why,
 )
-from tests.support.states import BUILDERS, world_in
-from tests.support.world import SECOND
+from tests.support.states import BUILDERS, TASK, world_in
+from tests.support.world import SECOND, World
 
 
 @pytest.mark.parametrize("state", BUILDERS)
@@ -42,10 +43,40 @@ def test_w15_who_waits_behind_a_persons_decision_says_so() -> None:
     assert why(conflict, undecided=True)["reason"] == "results_differ"
     plan = world.live.values[conflict.plan or ""]
     orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
-    assert not only_a_person_can_move(orders, world.clock) and plan_outcome(plan, orders, world.clock) == "open"
+    assert (
+        not only_a_person_can_move(orders, world.clock, world.get)
+        and plan_outcome(plan, orders, world.clock, world.get) == "open"
+    )
     world.finish("first")
     orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
-    assert only_a_person_can_move(orders, world.clock) and plan_outcome(plan, orders, world.clock) == "waiting"
+    assert (
+        only_a_person_can_move(orders, world.clock, world.get)
+        and plan_outcome(plan, orders, world.clock, world.get) == "waiting"
+    )
+
+
+def doubt(world: World) -> None:
+    world.tick_us += SECOND
+    world.utc_us += 61 * SECOND
+    world.observe()
+
+
+def test_w8_an_attempt_that_outlived_its_lease_waits_for_the_person_whom_the_clock_waits_for() -> None:
+    """It can neither report any more nor be ended while the clock is in doubt: `run` says so and does not wait."""
+    world = world_in("active/running")
+    known = world.attempt_of(world.order(TASK))
+    orders = [world.order(TASK)]
+    doubt(world)
+    assert not only_a_person_can_move(orders, world.clock, world.get), "its lease goes on, and it may report"
+    assert not held_up_by_clock(orders[0], world.clock, world.get)
+    world = world_in("active/running")
+    world.advance(known.lease_us - world.now_us)
+    doubt(world)
+    orders = [world.order(TASK)]
+    assert world.refused(world.result(known)) == "rejected_stale"
+    assert world.refused(world.expiry(known)) == "clock_blocked"
+    assert only_a_person_can_move(orders, world.clock, world.get)
+    assert held_up_by_clock(orders[0], world.clock, world.get)
 
 
 def test_accounts_show_what_is_left_even_below_zero() -> None:

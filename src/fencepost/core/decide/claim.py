@@ -46,6 +46,7 @@ def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
         return refusal
     count = min(command.count, batch.given.limits.reserve_next_max)
     made: list[dict[str, Any]] = []
+    before = len(batch.facts)
     for row in _queue(batch, 2 * count + 8, command.plan):
         order = ending.order_of(batch, row.subject)
         outcome = _reserve_one(batch, order, worker)
@@ -53,7 +54,9 @@ def reserve_next(batch: Batch, command: ReserveNext) -> Decided | Refusal:
             made.append(outcome)
         if len(made) == count:
             break
-    return batch.decided({"reservations": made}) if made else Refusal(code="nothing_ready")
+    # What it passed over may have left the queue. That is written down, and nothing that was written is a refusal that
+    # may pass: the next look finds the queue without it.
+    return batch.decided({"reservations": made}) if made or len(batch.facts) > before else Refusal(code="nothing_ready")
 
 
 def _queue(batch: Batch, page: int, plan: str | None) -> Iterator[Row]:

@@ -79,7 +79,7 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
         document["replaced_by"] = order.replaced_by
     elif order.state == "failed":
         document["pinned"] = pinned_hint(home, look, order.plan, [order])
-    if clock is not None and held_up_by_clock(order, clock):
+    if clock is not None and held_up_by_clock(order, clock, look.attempt):
         row = WAITS_AND_ENDS[clock.state]
         following = plan_step(look, order.plan, row.next_step)
         document["clock"] = {"state": clock.state, "message": row.sentence, "next": following}

@@ -276,7 +276,7 @@ def rest_of(place: Place, cast: Cast) -> int:
         if not held and not untold:
             return AT_REST
         return ONLY_A_PERSON if is_blocked(place.clock) and not untold else MOVES_ON
-    if untold or not only_a_person_can_move(cast.orders, place.clock):
+    if untold or not only_a_person_can_move(cast.orders, place.clock, place.values.get):
         return MOVES_ON
     return ONLY_A_PERSON
 

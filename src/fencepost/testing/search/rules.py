@@ -38,7 +38,6 @@ _MAY_CHANGE: dict[str, frozenset[tuple[str, str, str]]] = {
     "budget_held": _BLOCKED,
     "currency_not_budgeted": _BLOCKED,
     "budget_exhausted": _EXHAUSTED,
-    "nothing_ready": _BLOCKED | _EXHAUSTED,  # what it passed over left the queue, and that is written down
     "rejected_stale": frozenset({("budget_hold", "unsettled", "settled")}),
     "rejected_conflict": frozenset({("work_order", "result_pending", "conflict"), ("budget_hold", "held", "settled")}),
 }
@@ -332,7 +331,7 @@ def of_rest(place: Place, cast: Cast) -> str:
             order.state in ENDED
             or order.state == "blocked_dependency"
             or waits_for_person(order)
-            or held_up_by_clock(order, place.clock)
+            or held_up_by_clock(order, place.clock, place.values.get)
         )
         if not told:
             return f"only a person can go on, and {cast.names[order.order]} says {order.reason}"

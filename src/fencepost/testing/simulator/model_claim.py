@@ -68,13 +68,15 @@ def reserve_next(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("clock_blocked")
     count = min(command["count"], world.limits["reserve_next_max"])
     made = []
+    before = len(world.expected)
     for order in _in_line(world, 2 * count + 8, command.get("plan")):
         one = _reserve_one(world, order, worker)
         if not isinstance(one, Refused):
             made.append(one)
         if len(made) == count:
             break
-    return {"reservations": made} if made else Refused("nothing_ready")
+    moved = len(world.expected) > before  # what it passed over has left the queue: that is no refusal
+    return {"reservations": made} if made or moved else Refused("nothing_ready")
 
 
 def _in_line(world: World, page: int, plan: str | None) -> Iterator[Order]:

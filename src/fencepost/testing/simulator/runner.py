@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.connection
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +68,18 @@ def _batches(first: int, seeds: int, minutes: float | None) -> Iterator[list[int
         yield [first + number for number in range(start, min(start + BATCH, seeds))]
 
 
+def end_with_parent() -> None:
+    """A process of the pool whose parent was killed has nobody to work for, and would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_watch, args=(parent.sentinel,), daemon=True).start()
+
+
+def _watch(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
+
+
 def explore(
     first: int, *, seeds: int, minutes: float | None, jobs: int, failed: Callable[[Outcome], None]
 ) -> tuple[Report, list[Outcome]]:
@@ -74,7 +89,7 @@ def explore(
     counts = {name: Counter[str]() for name in ("faults", "transitions", "commands", "refusals")}
     began_s = time.monotonic()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool:
         for timed in _results(pool, _batches(first, seeds, minutes), jobs):
             report.cpu_s += timed.cpu_s
             for outcome in timed.outcomes:
