@@ -151,10 +151,15 @@ def baseline(checks: Sequence[Check], base: Path, places: Sequence[Path]) -> dic
     others = sorted({check for check in checks if check.kind != "test"}, key=str)
     with ThreadPoolExecutor(len(places)) as pool:
         found = list(pool.map(partial(_baseline_share, base), _shares(tests, len(places)), places))
-        other = list(pool.map(lambda check: (check, run_check(check, base)), others))
+        other = list(pool.map(partial(_baseline_other, base, places[0].parent), enumerate(others)))
     problems = {name: problem for share in found for name, problem in share.items()}
     bad = {check: problems[check.argument] for check in checks if check.kind == "test" and check.argument in problems}
     return bad | {check: f"it does not pass: {ran.message[-1_500:]}" for check, ran in other if ran.state != "passed"}
+
+
+def _baseline_other(base: Path, place: Path, numbered: tuple[int, Check]) -> tuple[Check, Ran]:
+    number, check = numbered
+    return check, run_check(check, link_tree(base, place / f"o{number}"))
 
 
 def _shares(tests: Sequence[str], count: int) -> list[list[str]]:
@@ -291,6 +296,9 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT, folder: P
     except CatalogueError as error:
         print(f"mutants: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("mutants: interrupted", file=sys.stderr)
+        return 130
     seconds = time.monotonic() - began_s
     text = json.dumps(document(verdicts, seconds), indent=2)
     if asked.json not in (None, "-"):

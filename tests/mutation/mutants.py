@@ -17,6 +17,7 @@ import difflib
 import hashlib
 import importlib
 import inspect
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -218,3 +219,13 @@ def put_in_place(mutant: Mutant, source: str, target: FunctionType) -> None:
     if made.__code__.co_freevars != target.__code__.co_freevars:
         raise RuntimeError(f"{mutant.function} closes over {target.__code__.co_freevars}")
     target.__code__, target.__defaults__, target.__kwdefaults__ = made.__code__, made.__defaults__, made.__kwdefaults__
+    forget()
+
+
+def forget() -> None:
+    """Empty the caches of the core, which may hold what the real function has said while modules were loaded."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fencepost.core"):
+            for value in list(vars(module).values()):
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()

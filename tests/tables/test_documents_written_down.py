@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.core import views
 from fencepost.core.records.attempt import AttemptResult
@@ -100,3 +101,36 @@ def test_a_blocked_clock_holds_up_what_needs_time_and_nothing_else(state: str) -
     running = state in ("reserved", "active/running")
     assert views.only_a_person_can_move(alone, world.clock, world.get) == (not running and state != "applied")
     assert not views.only_a_person_can_move(alone, None, world.get)
+
+
+def test_a_reason_that_nobody_registered_is_told_by_the_state() -> None:
+    order = replace(world_in("ready").order("a"), reason="whatever")
+    told = views.why(order)
+    assert (told["message"], told["next"]) == ("It is ready.", "fencepost order show")
+    assert not views.waits_for_person(order)
+
+
+def test_while_the_clock_waits_a_plan_waits_as_well() -> None:
+    world = world_in("ready")
+    plan = world.live.values[world.order("a").plan or ""]
+    orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
+    assert views.plan_outcome(plan, orders, world.clock) == "open"
+    world.tick_us += SECOND
+    world.utc_us += 3_600 * SECOND
+    world.observe()
+    assert views.plan_outcome(plan, orders, world.clock) == "waiting"
+    assert views.plan_outcome(plan, orders, None) == "open"
+
+
+def test_a_clock_shows_a_grace_while_it_lasts_and_is_never_ahead() -> None:
+    world = world_in("ready")
+    clock = world.clock
+    for grace_until_us, shown in (
+        (clock.logical_us + 1, clock.logical_us + 1),
+        (clock.logical_us, None),
+        (0, None),
+    ):
+        graced = replace(clock, grace_until_us=grace_until_us)
+        assert views.clock_document(graced, 0)["grace_until_us"] == shown
+    for utc_us, behind_us in ((clock.logical_us + 5, 5), (clock.logical_us, 0), (clock.logical_us - 5, 0)):
+        assert views.clock_document(clock, utc_us)["behind_us"] == behind_us

@@ -190,15 +190,18 @@ def fold(reads: Reads, stream: Stream, to: int | None = None) -> Replayed:
 def compare(journal: Journal, stream: Stream) -> Compared:
     """Replay from nothing and compare every state, index and edge row with what the store keeps."""
     with journal.snapshot() as reads:
-        replayed = fold(reads, stream)
-        sequence = replayed.link.seq
-        digest = replayed.digest()
-        differs = (
-            _compare_states(reads, stream, replayed)
-            or _compare_index(reads, stream, replayed)
-            or _compare_edges(reads, stream, replayed)
-        )
-    return Compared(match=not differs, sequence=sequence, projection_digest=digest, differs=differs)
+        return compare_with(reads, stream, fold(reads, stream))
+
+
+def compare_with(reads: Reads, stream: Stream, replayed: Replayed) -> Compared:
+    """Compare every state, index and edge row with a fold that somebody has made."""
+    differs = (
+        _compare_states(reads, stream, replayed)
+        or _compare_index(reads, stream, replayed)
+        or _compare_edges(reads, stream, replayed)
+    )
+    sequence = replayed.link.seq
+    return Compared(match=not differs, sequence=sequence, projection_digest=replayed.digest(), differs=differs)
 
 
 def _compare_states(reads: Reads, stream: Stream, replayed: Replayed) -> str:

@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from fencepost.adapters.authority.keys import verify_signature
 from fencepost.core.anchor import AnchorMalformed, Checkpoint, SealedCheckpoint, seal, unseal
 from fencepost.core.ids import sha256_of
@@ -111,16 +113,18 @@ class MemoryKeyring:
 
     def __init__(self, number: int = 0) -> None:
         self._number = number
+        self._keys: dict[str, Ed25519PrivateKey] = {}
 
     def public_key(self, name: str) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        return Ed25519PrivateKey.from_private_bytes(self._secret(name)).public_key().public_bytes_raw()
+        return self._key(name).public_key().public_bytes_raw()
 
     def sign(self, name: str, message: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        return self._key(name).sign(message)
 
-        return Ed25519PrivateKey.from_private_bytes(self._secret(name)).sign(message)
+    def _key(self, name: str) -> Ed25519PrivateKey:
+        if name not in self._keys:
+            self._keys[name] = Ed25519PrivateKey.from_private_bytes(self._secret(name))
+        return self._keys[name]
 
     def check(self) -> None:
         """They are always there."""

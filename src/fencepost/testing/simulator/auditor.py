@@ -94,8 +94,16 @@ class Auditor:
         self.predicted: dict[tuple[str, str], int] = {}
         """How often each pair of a command and a refusal, "" for none, was predicted and came true."""
 
-    def decided(self, request: Mapping[str, Any], reply: Reply, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    def decided(
+        self,
+        request: Mapping[str, Any],
+        reply: Reply,
+        records: Sequence[Mapping[str, Any]],
+        stored: Sequence[bytes] | None = None,
+    ) -> list[str]:
         """Compare one decided command with what it had to be; return what is wrong, in words.
+
+        `stored` are the bytes that the records were read from; without them the canonical bytes are made again.
 
         Commands come in the order in which they were decided, the sampler's own included (their result is
         not compared if it is empty, for those who did not hear it).
@@ -107,7 +115,7 @@ class Auditor:
         problems: list[str] = []
         try:
             self._predict(request, reply, records, problems)
-            self._follow(records, request, problems)
+            self._follow(records, stored, request, problems)
         except Mismatch as mismatch:
             problems.append(str(mismatch))
         except _LOST as error:
@@ -182,7 +190,13 @@ class Auditor:
             self._digest = "sha256:" + sha256(text).hexdigest()
         return self._digest
 
-    def _follow(self, records: Sequence[Mapping[str, Any]], request: Mapping[str, Any], problems: list[str]) -> None:
+    def _follow(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        stored: Sequence[bytes] | None,
+        request: Mapping[str, Any],
+        problems: list[str],
+    ) -> None:
         """Envelopes and chain: no gap, each linked to the one before, the batch and its stamp as they must be."""
         first = self._world.last_seq + 1
         for place, record in enumerate(records):
@@ -191,7 +205,8 @@ class Auditor:
                 problems.append(f"record {seq} stands where {first + place} belongs")
             if record["prev"] != self._head:
                 problems.append(f"record {seq} does not name the digest of the record before it")
-            self._head = "sha256:" + sha256(canonical(record)).hexdigest()
+            data = canonical(record) if stored is None else stored[place]
+            self._head = "sha256:" + sha256(data).hexdigest()
             where = (record["v"], record["scope"], record["stream"], record["epoch"], record["kind_version"])
             if where != self._where:
                 if self._where:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fencepost.core import index
-from fencepost.core.chain import Sealed, fact_of, read_record
+from fencepost.core.chain import Link, Sealed, fact_of, read_record
 from fencepost.core.commands import Request
 from fencepost.core.evolve import evolve
 from fencepost.core.index import rows_of
@@ -102,14 +102,16 @@ class Checks:
             self.requests[int(self.loop.chance.random() * 400)] = request
         if self.told:
             self._story(process.name, f"{told_of(request)}{f': refused, {refusal}' if refusal else ''}")
-        records = [msgspec.json.decode(record.data) for record in sealed]
+        stored = [record.data for record in sealed]
+        records = [msgspec.json.decode(data) for data in stored]
         for record in records:
             self.records[record["kind"]] += 1
         reply = Reply(refusal=refusal, result=receipt.result, fresh=receipt.fresh)
-        for problem in self.auditor.decided(msgspec.to_builtins(request), reply, records):
+        for problem in self.auditor.decided(msgspec.to_builtins(request), reply, records, stored):
             self.problem(f"{name}: {problem}")
         for record in sealed:
             evolve(self.shadow, fact_of(read_record(record.seq, record.data)))
+            self.shadow.link = Link(record.seq, record.digest)
 
     def _compare(self, append: Append) -> None:
         """What the store was given beside the records is what the records lead to (check 6)."""

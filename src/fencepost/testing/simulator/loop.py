@@ -14,7 +14,10 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from greenlet import getcurrent, greenlet
+try:
+    from greenlet import getcurrent, greenlet
+except ImportError as error:
+    raise ImportError("the simulator needs greenlet: pip install 'fencepost[testing]'") from error
 
 STEP_US_MAX = 60  # how long one step takes, at most
 

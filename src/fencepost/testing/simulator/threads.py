@@ -9,7 +9,7 @@ from fencepost.ports.threads import Event, Lock, Thread
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process, Task
 
-PREEMPTED = 0.03  # share of the locks at which somebody else goes first
+PREEMPTED = 0.1  # share of the locks at which somebody else goes first
 
 
 class SimThreads:

@@ -24,7 +24,7 @@ from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel import replay
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
-from fencepost.ports.authority import Constitution, Decision, Question
+from fencepost.ports.authority import CHECKPOINT_SIGNER, Constitution, Decision, Question
 from fencepost.ports.errors import FencepostError, StorageFull
 from fencepost.ports.journal import Stream
 from fencepost.services.means import Means
@@ -47,6 +47,7 @@ LOOK_US = SECOND_US  # between two looks whether everything has ended
 STEPS_MAX = 2_000_000
 BACK_US = 3 * SECOND_US  # until somebody starts a process again that is gone, at most
 TRACE_LINES = 12
+VERIFIED_EVERY = 8  # seeds of which one has its journal verified from its bytes, anchors included
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -179,10 +180,13 @@ class World:
         problems = self.checks.auditor.at_rest()
         if problems:
             return f"at rest: {problems[0]}"
-        compared = replay.compare(self.disk.memory, stream)
+        with self.disk.memory.snapshot() as reads:
+            compared = replay.compare_with(reads, stream, self.checks.shadow)
         if not compared.match:
             return f"replay differs from what lived: {compared.differs}"
-        verified = replay.verify(self.disk.memory, stream, self.ledger, None)
+        if self.scenario.seed % VERIFIED_EVERY:
+            return ""  # the auditor has followed the chain record by record; what it cannot see is the anchors
+        verified = replay.verify(self.disk.memory, stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
         return "" if verified.ok else f"the chain does not hold: {verified.problem}"
 
     def _restless(self) -> str:
