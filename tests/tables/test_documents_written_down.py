@@ -114,12 +114,12 @@ def test_while_the_clock_waits_a_plan_waits_as_well() -> None:
     world = world_in("ready")
     plan = world.live.values[world.order("a").plan or ""]
     orders = [world.order(task) for task in ("first", "a", "after", "cleanup")]
-    assert views.plan_outcome(plan, orders, world.clock) == "open"
+    assert views.plan_outcome(plan, orders, world.clock, world.get) == "open"
     world.tick_us += SECOND
     world.utc_us += 3_600 * SECOND
     world.observe()
-    assert views.plan_outcome(plan, orders, world.clock) == "waiting"
-    assert views.plan_outcome(plan, orders, None) == "open"
+    assert views.plan_outcome(plan, orders, world.clock, world.get) == "waiting"
+    assert views.plan_outcome(plan, orders, None, world.get) == "open"
 
 
 def test_a_clock_shows_a_grace_while_it_lasts_and_is_never_ahead() -> None:
