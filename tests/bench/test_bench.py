@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.kernel.kernel import Kernel
-from tests.bench import run, worlds
+from tests.bench import run, spike, worlds
 
 PROGRAM = Path(run.__file__)
 
@@ -75,3 +75,10 @@ def spoil(kernel: Kernel) -> None:
     with kernel.journal.transaction(kernel.stream) as transaction:
         transaction.replace_caches(kernel.stream, 1, [], [], [])
         transaction.commit()
+
+
+@pytest.mark.slow
+def test_the_write_path_alone_is_measured_with_full_records(capsys: pytest.CaptureFixture[str]) -> None:
+    assert spike.main(["64"]) == 0
+    told = capsys.readouterr().out
+    assert "7 records of 8," in told and "ms of processor time a life" in told

@@ -17,6 +17,7 @@ from fencepost.adapters.authority.keys import KeyFolder
 from fencepost.adapters.clock import SystemClock
 from fencepost.adapters.entropy import SystemEntropy
 from fencepost.adapters.ledger import FileLedger
+from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import FolderWakeups
 from fencepost.core.commands import (
     Activate,
@@ -76,6 +77,7 @@ def opened(folder: Path) -> Iterator[Kernel]:
         keyring=keyring,
         ledger=FileLedger((folder / "ledger",), keyring),
         wakeups=FolderWakeups(folder / "wake"),
+        threads=SystemThreads(),
     )
     kernel.open()
     try:
