@@ -50,19 +50,22 @@ def quiet() -> None:
 class Reach:
     """Which tests run which line of which module, and how many seconds each test takes, from one run of them all.
 
-    `lines` is module -> line -> places of tests in `tests`, `width` the number of lines that a test runs.
+    `lines` is module -> line -> places of tests in `tests`, `width` the number of lines that a test runs. Tests that
+    are `failing` without any mutant have no seconds and are shown none.
     """
 
     tests: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     width: dict[str, int] = field(default_factory=dict)
+    failing: list[str] = field(default_factory=list)
 
     def add(self, other: Reach) -> None:
         """Take in what another file of tests reaches."""
         start = len(self.tests)
         self.tests += other.tests
         self.seconds |= other.seconds
+        self.failing += other.failing
         for module, found in other.lines.items():
             mine = self.lines.setdefault(module, {})
             for line, places in found.items():
@@ -74,7 +77,7 @@ class Reach:
 def reach_of_all(items: Mapping[str, pytest.Item], keep: Path, failures: list[str]) -> Reach:
     """Of each file of tests from an earlier run if nothing it rests on has changed, else by running it once.
 
-    `failures` is where a hook of pytest names tests that failed. Raises UsageError if one did, without any mutant.
+    `failures` is where a hook of pytest names tests that failed.
     """
     support = (ROOT / "tests" / "support").rglob("*.py")
     ground = _digest([*CORE.rglob("*.py"), *support, ROOT / "tests" / "conftest.py"])
@@ -88,9 +91,12 @@ def reach_of_all(items: Mapping[str, pytest.Item], keep: Path, failures: list[st
             part = Reach(**json.loads(kept.read_text("utf-8")))
         else:
             part = _reach_of([items[name] for name in names], failures)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(asdict(part)), "utf-8")
+            if not part.failing:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(asdict(part)), "utf-8")
         whole.add(part)
+    for name in whole.failing:
+        print(f"left out, since it fails without any mutant: {name}")
     return whole
 
 
@@ -106,8 +112,7 @@ def _reach_of(items: Sequence[pytest.Item], failures: list[str]) -> Reach:
         os.close(reader)
         with os.fdopen(writer, "w") as out:
             try:
-                found = asdict(_reach_in_child(items))
-                json.dump({"failed": failures[0]} if failures else found, out)
+                json.dump(asdict(_reach_in_child(items, failures)), out)
             except BaseException as error:
                 json.dump({"failed": repr(error)}, out)
         os._exit(0)
@@ -120,7 +125,7 @@ def _reach_of(items: Sequence[pytest.Item], failures: list[str]) -> Reach:
     return Reach(**told)
 
 
-def _reach_in_child(items: Sequence[pytest.Item]) -> Reach:
+def _reach_in_child(items: Sequence[pytest.Item], failures: list[str]) -> Reach:
     quiet()
     coverage = importlib.import_module("coverage")
     measured = coverage.Coverage(data_file=None, source=[str(CORE)], config_file=False, messages=False)
@@ -130,7 +135,10 @@ def _reach_in_child(items: Sequence[pytest.Item]) -> Reach:
         measured.switch_context(str(place))
         start = time.process_time()
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        result.seconds[item.nodeid] = time.process_time() - start
+        if item.nodeid in failures:
+            result.failing.append(item.nodeid)
+        else:
+            result.seconds[item.nodeid] = time.process_time() - start
     measured.stop()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a file of tests may run no line of the core

@@ -32,12 +32,14 @@ from tests.mutation.reach import ROOT, Reach, modules_like, path_of, quiet, reac
 
 HERE = Path(__file__).resolve().parent
 CAUGHT = ("killed", "timeout")
+LEFT_OUT = ("text", "loading")
 BRISK_SECONDS = 0.2
+SECONDS_MOST = 60.0
 
 
 @dataclass(kw_only=True)
 class Verdict:
-    """What became of one mutant: killed, timeout, survived, untested, text or error."""
+    """What became of one mutant: killed, timeout, survived, untested, error; left out as text, or as run by loading."""
 
     key: str
     function: str
@@ -125,8 +127,10 @@ class Run:
         all_mutants = mutants_of(module, path_of(module))
         for mutant in all_mutants:
             before = known.get(mutant.key)
-            if mutant.text:
-                done[mutant.key] = Verdict(key=mutant.key, function=mutant.function, status="text")
+            place = f"{module.removeprefix('fencepost.core.')}.{mutant.function}"
+            if mutant.text or place in self.config["loading"]:
+                status = "text" if mutant.text else "loading"
+                done[mutant.key] = Verdict(key=mutant.key, function=mutant.function, status=status)
             elif before is not None and before.status in CAUGHT and (self.only_new or before.by in self.items):
                 done[mutant.key] = before
             elif mutant.function not in functions:
@@ -217,7 +221,9 @@ class Run:
         span = range(mutant.first_line, mutant.last_line + 1)
         numbers = {number for line in span for number in lines.get(str(line), [])}
         every = [self.reach.tests[number] for number in sorted(numbers)]
-        reached = [test for test in every if self.reach.seconds[test] <= self.seconds_max]
+        reached = [
+            test for test in every if self.reach.seconds.get(test, math.inf) <= min(self.seconds_max, SECONDS_MOST)
+        ]
         of_function = self.killers.get(f"{mutant.module}:{mutant.function}", [])[:20]
         of_module = self.killers.get(mutant.module, [])[:20]
         first = [test for test in dict.fromkeys((*of_function, *of_module)) if test in set(reached)]
@@ -278,9 +284,9 @@ def explain(verdicts: Mapping[str, list[Verdict]]) -> list[str]:
 
 
 def line_of(module: str, verdicts: Iterable[Verdict]) -> str:
-    """One line of the table: mutants without text, killed, survived, explained, rate in percent, text."""
+    """One line of the table: mutants that count, killed, survived, explained, rate in percent, left out."""
     every = list(verdicts)
-    counted = [one for one in every if one.status != "text"]
+    counted = [one for one in every if one.status not in LEFT_OUT]
     killed = sum(one.status in CAUGHT for one in counted)
     explained = sum(bool(one.explained) for one in counted)
     rate = 100 * killed / len(counted) if counted else 100.0
@@ -311,7 +317,7 @@ def main() -> int:
     run = Run(config, modules_like(asked.modules), asked)
     options = ["-qq", "--no-header", "--no-summary", "-p", "no:xdist", "-p", "no:cacheprovider", "-s", "--tb=native"]
     left_out = [part for test in config["leave_out"] for part in ("--deselect", test)]
-    print("| module | mutants | killed | survived | explained | killed % | left out as text |", flush=True)
+    print("| module | mutants | killed | survived | explained | killed % | left out |", flush=True)
     code = pytest.main([*options, *left_out, *(asked.tests or config["tests"])], plugins=[run])
     if code != pytest.ExitCode.OK or not run.verdicts:
         print(f"pytest ended with {code}")
@@ -330,12 +336,12 @@ def report(verdicts: Mapping[str, list[Verdict]], rate_min: float) -> int:
     unexplained = 0
     for module, found in verdicts.items():
         for one in found:
-            if one.status not in ("text", *CAUGHT) and not one.explained:
+            if one.status not in (*LEFT_OUT, *CAUGHT) and not one.explained:
                 unexplained += 1
                 print(f"{one.status} {module.removeprefix('fencepost.core.')}.{one.function}: {one.change or one.by}")
     for line in stale:
         print(f"explained but not surviving: {line}")
-    counted = [one for one in every if one.status != "text"]
+    counted = [one for one in every if one.status not in LEFT_OUT]
     rate = 100 * sum(one.status in CAUGHT for one in counted) / max(1, len(counted))
     return 1 if unexplained or rate < rate_min else 0
 

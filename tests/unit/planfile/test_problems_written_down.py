@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from fencepost.core.ids import sha256_of
 from fencepost.core.planfile import CheckedPlan, check_text
+from fencepost.core.planfile.currencies import ISO_4217
 from tests.unit.planfile.plans import check, order, plan
 from tests.unit.planfile.test_codes import BAD, TREE
 
@@ -42,6 +46,13 @@ ORDER_KEYS = (
     "effects",
     "params",
 )
+CURRENCIES = sorted(ISO_4217)
+
+
+def ring(size: int) -> dict[str, Any]:
+    return plan(*(order(f"n{place}", needs=[f"n{(place + 1) % size}"]) for place in range(size)))
+
+
 BUDGET = {"attempts": 9, "time": "90s", "tokens": {"input": 5, "output": 6}, "calls": 7, "money": {"USD": "2.50"}}
 MORE: dict[str, Any] = {
     "an order under a narrower plan": plan(
@@ -84,6 +95,139 @@ MORE: dict[str, Any] = {
     ),
     "deeply nested": plan(order(params={"a": [[[[{"b": [1.5, None, "\0", 2**60]}]]]]})),
     "objective as long as it may be": plan(objective="x" * 4_096, deadline="365d"),
+    "objective longer than it may be": plan(objective="x" * 4_097, deadline="366d"),
+    "currencies as many as there may be": plan(budget={"attempts": 1, "money": dict.fromkeys(CURRENCIES[:16], "1")}),
+    "currencies more than there may be": plan(budget={"attempts": 1, "money": dict.fromkeys(CURRENCIES[:17], "1")}),
+    "a budget refused before one that is impossible": plan(
+        order("a", budget={"calls": -1}), order("b", budget={"calls": 99}, attempt_time="never"), budget=BUDGET
+    ),
+    "an attempt's time that cannot be read": plan(order(attempt_time="soon", budget={"time": "1s"}), budget=BUDGET),
+    "a currency of its own for an attempt": plan(
+        order(budget={"money": {"USD": "1"}, "per_attempt": {"money": {"EUR": "1", "usd": "1"}}}), budget=BUDGET
+    ),
+    "numbers at their ends": plan(
+        order("a", accept={"exit_code": 255}, budget={"attempts": 1_000_000, "calls": 0, "tokens": {"input": 0}}),
+        order("b" * 63, environment=["A" * 255], run=["true"] * 1_024, outputs=["a"] * 256, accept={"exit_code": 0}),
+        order("c", retry={"on": ["executor"], "backoff": "1h", "backoff_max": "1h"}, run=["x" * 100]),
+        order("d", retry={"on": ["validation"], "backoff": "90s"}, params={"a": "x" * 65_528}),
+        budget={"attempts": 1_000_000, "calls": 2**53 - 1, "time": "365d", "tokens": {"output": 2**53 - 1}},
+        name="n" * 63,
+    ),
+    "numbers past their ends": plan(
+        order("a", accept={"exit_code": -1}, budget={"attempts": 1_000_001, "calls": 2**53, "tokens": {"input": -1}}),
+        order("b" * 64, environment=["A" * 256], run=["true"] * 1_025, outputs=["a"] * 257, accept={"exit_code": 256}),
+        order("c", retry={"on": ["executor"], "backoff": "61m", "backoff_max": "62m"}, run=[""]),
+        order("d", retry={"on": ["validation"], "backoff": "3m", "backoff_max": "2m"}, params={"a": "x" * 65_529}),
+        budget={"attempts": 0, "calls": 2**53, "time": "1ms", "tokens": {"output": -1}},
+        name="n" * 64,
+    ),
+    "everything that a plan may say": plan(
+        order("lint", may_fail=True, environment=["PATH", "LC_*"], priority="high", classification="public"),
+        order(
+            "tests",
+            needs=[{"done": ["lint"]}],
+            inputs=["src/**", "schemas/s.json"],
+            outputs=["report.xml", "out/**"],
+            attempt_time="20s",
+            budget={"attempts": 3, "time": "80s", "per_attempt": {"calls": 2, "tokens": {"input": 1}}},
+            retry={"on": ["executor", "transient_dependency"], "backoff": "2s", "backoff_max": "1m"},
+            accept={"exit_code": 1, "files": ["report.xml"], "schema": {"out/x": "schemas/s.json"}, "verify": ["v"]},
+            may=["workspace.write"],
+            effects="none",
+            params={"url": "https://example.org", "deep": [{"a": [1, True]}]},
+        ),
+        order(
+            "publish",
+            needs=["tests", {"any": ["lint", "tests"], "outcomes": ["applied", "failed"]}, {"all": ["lint"]}],
+            inputs=[{"from": "tests", "files": ["out/**"]}, "src/a.py"],
+        ),
+        objective="o",
+        name="whole",
+        deadline="2h",
+        recovery="replace",
+        budget=BUDGET,
+    ),
+    "needs of many kinds": plan(
+        order(
+            needs=[
+                "b",
+                {"all": ["b"], "outcomes": ["applied", "applied"]},
+                {"any": ["b", "c"], "outcomes": ["nothing"]},
+                {"done": []},
+                {"done": ["b"], "outcomes": ["failed"]},
+                {},
+                {"all": "b"},
+                {"any": [1, "B"]},
+                {"anny": ["b"]},
+            ]
+        ),
+        order("b"),
+    ),
+    "more needs than there may be": plan(order(needs=["b"] * 257), order("b")),
+    "inputs of many kinds": plan(
+        order(
+            "a",
+            inputs=[
+                "src/**",
+                "src/**",
+                {"from": "b", "files": ["x"]},
+                {"from": "b", "files": "x"},
+                {"from": 1, "files": [1]},
+                {"frm": "b"},
+                {"from": "a", "files": ["x"]},
+                {"from": "zz", "files": ["/x"]},
+            ],
+            needs=["b"],
+        ),
+        order("b", outputs=["x"]),
+    ),
+    "groups as many as there may be": plan(order(needs=[{"any": ["b"]}] * 256), order("b")),
+    "groups more than there may be": plan(order(needs=[{"any": ["b"]}] * 257), order("b")),
+    "a ring shown whole": ring(32),
+    "a ring shown in part": ring(33),
+    "a ring shown in a small part": ring(100),
+    "rings beside each other": plan(
+        order("a", needs=["b"]), order("b", needs=["a"]), order("c", needs=["d"]), order("d", needs=["c", "a"])
+    ),
+    "what may fail is not counted": plan(order("a", may_fail=True), order("b"), order("c"), budget={"attempts": 2}),
+    "what may fail is counted once too often": plan(order("a"), order("b"), order("c"), budget={"attempts": 2}),
+}
+NESTED: dict[str, Callable[[Any], Any]] = {
+    "attempts of the budget": lambda value: plan(budget={"attempts": value}),
+    "time of the budget": lambda value: plan(budget={"attempts": 1, "time": value}),
+    "calls of the budget": lambda value: plan(budget={"attempts": 1, "calls": value}),
+    "tokens of the budget": lambda value: plan(budget={"attempts": 1, "tokens": value}),
+    "input tokens of the budget": lambda value: plan(budget={"attempts": 1, "tokens": {"input": value}}),
+    "money of the budget": lambda value: plan(budget={"attempts": 1, "money": value}),
+    "dollars of the budget": lambda value: plan(budget={"attempts": 1, "money": {"USD": value}}),
+    "attempts of an order": lambda value: plan(order(budget={"attempts": value})),
+    "one attempt's share": lambda value: plan(order(budget={"per_attempt": value})),
+    "one attempt's calls": lambda value: plan(order(budget={"per_attempt": {"calls": value}})),
+    "one attempt's tokens": lambda value: plan(order(budget={"per_attempt": {"tokens": value}})),
+    "classes of a retry": lambda value: plan(order(retry={"on": value})),
+    "a class of a retry": lambda value: plan(order(retry={"on": [value]})),
+    "the backoff of a retry": lambda value: plan(order(retry={"on": ["executor"], "backoff": value})),
+    "the longest backoff of a retry": lambda value: plan(order(retry={"on": ["executor"], "backoff_max": value})),
+    "the exit code": lambda value: plan(order(accept={"exit_code": value})),
+    "the files to accept": lambda value: plan(order(accept={"files": value})),
+    "a file to accept": lambda value: plan(order(accept={"files": [value]})),
+    "the schemas": lambda value: plan(order(accept={"schema": value})),
+    "a schema": lambda value: plan(order(outputs=["x"], accept={"schema": {"x": value}})),
+    "the verifier": lambda value: plan(order(accept={"verify": value})),
+    "an argument": lambda value: plan(order(run=["true", value])),
+    "a variable": lambda value: plan(order(environment=[value])),
+    "a need": lambda value: plan(order(needs=[value])),
+    "members of a need": lambda value: plan(order(needs=[{"all": value}])),
+    "a member of a need": lambda value: plan(order(needs=[{"any": [value]}])),
+    "outcomes of a need": lambda value: plan(order(needs=[{"all": ["b"], "outcomes": value}]), order("b")),
+    "an outcome of a need": lambda value: plan(order(needs=[{"all": ["b"], "outcomes": [value]}]), order("b")),
+    "an input": lambda value: plan(order(inputs=[value])),
+    "whose file is an input": lambda value: plan(order(inputs=[{"from": value, "files": ["x"]}])),
+    "which file is an input": lambda value: plan(order(inputs=[{"from": "b", "files": value}]), order("b")),
+    "an output": lambda value: plan(order(outputs=[value])),
+    "an operation": lambda value: plan(order(may=[value])),
+    "a parameter": lambda value: plan(order(params={"a": value})),
+    "an order": lambda value: plan(order(), value) if isinstance(value, dict) else plan(work=[order(), value]),
 }
 TEXTS = {
     "no toml": ("a = ", "toml"),
@@ -110,6 +254,13 @@ def _documents() -> Iterator[tuple[str, Callable[[], CheckedPlan]]]:
             yield f"{key} is odd {number}", partial(check, plan(**{key: value}))
         for key in ORDER_KEYS:
             yield f"{key} of an order is odd {number}", partial(check, plan(order(**{key: value})))
+        for name, build in NESTED.items():
+            yield f"{name} is odd {number}", partial(check, build(value), tree=TREE)
+    for stem in ("-", "My Plan", "mine"):
+        yield f"a plan of the stem {stem}", partial(check, plan(), stem=stem)
+    found = partial(check_text, 'work = [{ name = "a", run = ["x"], inputs = ["y"] }]\nbudget = { attempts = 1 }')
+    for tree in (None, ("x",), ("y",)):
+        yield f"a text beside {tree}", partial(found, stem="plan", syntax="toml", tree=tree)
     for name, (text, syntax) in TEXTS.items():
         yield name, partial(check_text, text, stem="plan", syntax=syntax)
 
@@ -123,7 +274,11 @@ def lines_of(checked: CheckedPlan) -> list[str]:
         where = f"{problem.at or '.'} of {problem.name or '-'}" + (f" line {problem.line}" if problem.line else "")
         lines.append(f"  {problem.code} at {where}")
         lines.append(f"    {problem.message} | {problem.next}")
-    return lines or ["  nothing is wrong"]
+    if checked.document is not None:
+        text = json.dumps(msgspec.to_builtins(checked.document), ensure_ascii=False, sort_keys=True)
+        lines.append(f"  = {text if len(text) < 2_000 else sha256_of(text.encode())}")
+    order, left_off = "-".join(map(str, checked.order)), checked.problems_left_off
+    return [*lines, f"  > order {order or 'none'}, left off {left_off}, content {checked.content_digest}"]
 
 
 @pytest.fixture(scope="module")

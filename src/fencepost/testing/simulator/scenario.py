@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitOrder, SubmitPlan
+from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
 from fencepost.testing.simulator.faults import Rates
 from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
@@ -85,6 +86,17 @@ class FaultEvent(_Part, frozen=True):
     length_us: int = 0
 
 
+SMALL_PAGES = msgspec.structs.replace(
+    FIRST_VALUES,
+    fanout_per_batch=2,
+    cancel_per_batch=2,
+    page_max=10,
+    reserve_next_max=3,
+    group_commands_max=3,
+    checkpoint_interval_records=40,
+)
+
+
 class Scenario(_Part, frozen=True):
     seed: int
     length_us: int
@@ -95,10 +107,12 @@ class Scenario(_Part, frozen=True):
     actions: tuple[Action, ...]
     faults: tuple[FaultEvent, ...]
     rates: Rates
+    small_pages: bool = False  # bounds of pages and groups so small that everything goes in several
     stranger_us: int = 0  # between two messages of somebody who repeats, reorders and lies; 0 for nobody
 
-    def submission(self, plan: int) -> Action | None:
-        return next((action for action in self.actions if action.kind == "submit" and action.plan == plan), None)
+    @property
+    def limits(self) -> Limits:
+        return SMALL_PAGES if self.small_pages else FIRST_VALUES
 
 
 def plan_of(action: Action, mode: Literal["new", "continue", "again"] = "new") -> SubmitPlan:
@@ -195,6 +209,7 @@ def draw(seed: int) -> Scenario:
         faults=_faults(chance, length_us),
         rates=_rates(chance),
         stranger_us=chance.choice((0, 100_000, 400_000)),
+        small_pages=chance.random() < 0.4,
     )
 
 

@@ -113,6 +113,11 @@ def _fewer_rates(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, rates=scenario.rates.without(name))
 
 
+def _usual_pages(scenario: Scenario) -> Iterator[Scenario]:
+    if scenario.small_pages:
+        yield replace(scenario, small_pages=False)
+
+
 def _no_stranger(scenario: Scenario) -> Iterator[Scenario]:
     if scenario.stranger_us:
         yield replace(scenario, stranger_us=0)
@@ -193,6 +198,7 @@ def _shorter(scenario: Scenario) -> Iterator[Scenario]:
 _STEPS: tuple[Callable[[Scenario], Iterator[Scenario]], ...] = (
     _shorter,
     _no_stranger,
+    _usual_pages,
     _fewer_faults,
     _fewer_actions,
     _fewer_rates,

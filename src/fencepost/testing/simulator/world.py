@@ -18,7 +18,6 @@ import msgspec
 
 from fencepost.adapters.artifacts.memory import MemoryArtifactStore
 from fencepost.core.index import CLAIM, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
-from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel import replay
@@ -92,7 +91,7 @@ class World:
         self.trees = Trees(self.loop, self.faults)
         self.disk = Disk(self.loop, self.faults)
         self.disk.crash = self._crash
-        self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(FIRST_VALUES), self._tell, told=with_story)
+        self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(scenario.limits), self._tell, told=with_story)
         self.disk.watch = self.checks
         self.artifacts = MemoryArtifactStore()
         self.hints = Hints(self.loop, self.faults)
@@ -272,6 +271,7 @@ class World:
             ledger=self.ledger,
             wakeups=self.hints.for_process(process),
             threads=SimThreads(process, host),
+            limits=self.scenario.limits,
             witness=self.checks.witness(process),
         )
 

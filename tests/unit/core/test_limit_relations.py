@@ -1,0 +1,67 @@
+"""Each relation between bounds, where it just holds and where it just does not."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from fencepost.core.limits import LEASE_MAX_US, Limits
+
+PLAN = 3 * Limits().plan_orders_max + 100
+PAGE = 6 * 256 + 3 * 256 + 100
+
+RELATIONS: list[tuple[str, dict[str, int], dict[str, int]]] = [
+    (
+        "renewal_us is at most half of lease_us (C8)",
+        {"lease_us": 10, "renewal_us": 5},
+        {"lease_us": 9, "renewal_us": 5},
+    ),
+    (
+        "lease_us is at most lease_max_us (C2)",
+        {"lease_us": LEASE_MAX_US, "lease_max_us": LEASE_MAX_US},
+        {"lease_us": LEASE_MAX_US, "lease_max_us": LEASE_MAX_US - 1},
+    ),
+    ("lease_us is at most lease_max_us (C2)", {"lease_max_us": LEASE_MAX_US}, {"lease_max_us": LEASE_MAX_US + 1}),
+    (
+        "a hold books every receipt of a result",
+        {"receipts_per_result_max": 9, "receipts_per_hold_max": 10},
+        {"receipts_per_result_max": 10, "receipts_per_hold_max": 10},
+    ),
+    (
+        "clock_resolution_us is at most a tenth of reservation_us",
+        {"clock_resolution_us": 10, "reservation_us": 100},
+        {"clock_resolution_us": 10, "reservation_us": 99},
+    ),
+    (
+        "a plan fits in one batch",
+        {"batch_records_max": PLAN, "group_records_max": PLAN},
+        {"batch_records_max": PLAN - 1, "group_records_max": PLAN},
+    ),
+    (
+        "a group holds the largest batch",
+        {"batch_records_max": PLAN, "group_records_max": PLAN},
+        {"batch_records_max": PLAN + 1, "group_records_max": PLAN},
+    ),
+    (
+        "a page of cancels fits in one batch, with the dependents that it tells",
+        {"plan_orders_max": 1, "cancel_per_batch": 256, "fanout_per_batch": 256, "batch_records_max": PAGE},
+        {"plan_orders_max": 1, "cancel_per_batch": 256, "fanout_per_batch": 256, "batch_records_max": PAGE - 1},
+    ),
+    (
+        "a record fits in a command",
+        {"record_bytes_max": 2**24, "command_bytes_max": 2**24},
+        {"record_bytes_max": 2**24 + 1, "command_bytes_max": 2**24},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("relation", "holds", "breaks"), RELATIONS, ids=[str(place) for place in range(len(RELATIONS))]
+)
+def test_a_relation_holds_to_its_very_edge(relation: str, holds: dict[str, int], breaks: dict[str, int]) -> None:
+    assert replace(Limits(), **holds).check() == []
+    assert replace(Limits(), **breaks).check() == [relation]
+
+
+def test_the_first_values_hold_them_all() -> None:
+    assert Limits().check() == []
