@@ -164,7 +164,7 @@ class World:
         loop, checks = self.loop, self.checks
         while not over():
             if not loop.step():
-                return "nothing is left that could run"
+                return "" if not self._restless() else "nothing is left that could run"
             if checks.problems:
                 return checks.problems[0]
             if loop.failed is not None:
@@ -222,6 +222,7 @@ class World:
             self._start_stranger()
         for event in scenario.faults:
             self.loop.call_at(event.at_us, self._fault(event))
+        self.loop.call_at(scenario.length_us, lambda: None)  # so that there is an end, whoever stands still
 
     def _be_kind(self) -> None:
         self._tell("world", "is kind from now on")
@@ -382,7 +383,7 @@ class World:
                 self.loop.spawn(process, worker.request_stop, "drain")
             case "freeze" if process is not None and process.alive:
                 process.freeze()
-                self._after(event, process.thaw if not host.asleep else lambda: None)
+                self._after(event, lambda: self._thaw(process))
             case "host_sleep" if not host.asleep:
                 host.sleep()
                 self._after(event, lambda: host.wake() if host.asleep else None)
@@ -398,6 +399,10 @@ class World:
                 self.disk.away_until_us = self.loop.now_us + event.length_us
             case _:
                 self.faults.counts[event.kind] -= 1
+
+    def _thaw(self, process: Process) -> None:
+        if not any(host.asleep and process in host.processes for host in self.hosts):
+            process.thaw()
 
     def _empty_disk(self) -> None:
         self.disk.full = False
