@@ -23,11 +23,12 @@ from fencepost.kernel.view import Memory
 from fencepost.ports.executor import HolderProof
 from fencepost.services.recover import Recoverer
 from fencepost.services.upkeep import Upkeep
+from fencepost.storage import sqlite
 from fencepost.testing.simulator import __main__ as command_line
 from fencepost.testing.simulator.executor import SimExecutor, SimRunning
 from fencepost.testing.simulator.scenario import Scenario, draw
 from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
-from fencepost.testing.simulator.world import Outcome
+from fencepost.testing.simulator.world import Outcome, World
 
 FAILURES = Path(__file__).parent / "failures"
 SEEDS = int(os.environ.get("FENCEPOST_SIM_SEEDS", "40"))
@@ -82,6 +83,18 @@ def test_w21_a_seed_gives_the_same_run_to_the_last_byte_also_in_another_process(
             [sys.executable, "-c", _ELSEWHERE, str(seed)], env=environment, capture_output=True, text=True, check=True
         )
         assert json.loads(done.stdout) == [here.steps, here.digest, here.simulated_us]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 11])
+def test_x6_another_engine_gives_the_same_run_to_the_last_byte(seed: int, tmp_path: Path) -> None:
+    """What an author of a store does: the whole system on it, with a wrong world in between."""
+    (tmp_path / "locks").mkdir()
+    engine = sqlite.create(tmp_path / "store.db", "0" * 32, tmp_path / "locks")
+    try:
+        assert facts_of(World(draw(seed), engine=engine).run()) == facts_of(run(draw(seed)))
+    finally:
+        engine.close()
 
 
 def test_a_scenario_is_data_and_comes_back_from_it_whole() -> None:

@@ -79,6 +79,7 @@ def test_w23_what_was_decided_names_the_decision_of_its_own_pair_and_before_one_
     fresh.denied.add("cancel_work/work_order")
     decided = fresh.decide(c.CancelOrder(order="order_x"))
     assert decided.decision == own and decided.refusal is not None and decided.refusal.code == "denied"
+    assert decided.result == {}
 
 
 def test_w23_nobodys_decision_is_a_denial_and_says_so() -> None:

@@ -1,8 +1,8 @@
 """The store that all simulated processes share, and each process's own way to it.
 
-Below is the memory engine, which is whole or not at all. What goes wrong is the way there: a lock that is not got, a
-step that fails, a commit that is durable and whose answer is lost, a process that is gone between two steps. Whoever
-dies in a transaction leaves nothing of it.
+Below is an engine, which is whole or not at all: the one in memory, or one that its author tries here. What goes wrong
+is the way there: a lock that is not got, a step that fails, a commit that is durable and whose answer is lost, a
+process that is gone between two steps. Whoever dies in a transaction leaves nothing of it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from fencepost.ports.errors import StorageFull, StorageUnavailable
-from fencepost.ports.journal import Append, Reads, StoreInfo, Stream, Transaction
-from fencepost.storage.memory import MemoryJournal
+from fencepost.ports.journal import Append, Journal, Reads, StoreInfo, Stream, Transaction
 from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.loop import Loop, Process, Task
 
@@ -33,11 +32,11 @@ class Watch(Protocol):
 class Disk:
     """One store, and the turn of those who write to it."""
 
-    def __init__(self, loop: Loop, faults: Faults) -> None:
+    def __init__(self, loop: Loop, faults: Faults, engine: Journal) -> None:
         self.loop = loop
+        self.engine = engine
         self.faults = faults
         self.watch: Watch
-        self.memory = MemoryJournal("0" * 32)
         self.full = False
         self.away_until_us = 0
         self.crash: Callable[[Process], None] = Process.kill
@@ -72,7 +71,7 @@ class Disk:
                 self._waiters.remove(task)
                 raise StorageUnavailable("simulated: another writer has held the store for too long")
         self._owner = process
-        self._open = self.memory.transaction(stream)
+        self._open = self.engine.transaction(stream)
         return self._open.__enter__()
 
     def _let_go(self, process: Process) -> None:
@@ -103,7 +102,7 @@ class SimJournal:
 
     @property
     def info(self) -> StoreInfo:
-        return self._disk.memory.info
+        return self._disk.engine.info
 
     @contextmanager
     def transaction(self, stream: Stream, *, wait_s: float = 30.0) -> Iterator[Transaction]:
@@ -123,10 +122,10 @@ class SimJournal:
     def snapshot(self) -> AbstractContextManager[Reads]:
         self._require_open()
         self._disk.step(self._process, "read_fails")
-        return self._disk.memory.snapshot()
+        return self._disk.engine.snapshot()
 
     def change_token(self) -> int:
-        return self._disk.memory.change_token()
+        return self._disk.engine.change_token()
 
     def close(self) -> None:
         self._closed = True
@@ -137,7 +136,7 @@ class SimJournal:
 
 
 class SimTransaction:
-    """A transaction whose steps can fail. Reads under its lock are the memory engine's own."""
+    """A transaction whose steps can fail. Reads under its lock are the engine's own."""
 
     def __init__(self, disk: Disk, process: Process, inner: Transaction) -> None:
         self._disk = disk

@@ -25,9 +25,10 @@ from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Constitution, Decision, Question
 from fencepost.ports.errors import FencepostError, StorageFull
-from fencepost.ports.journal import Stream
+from fencepost.ports.journal import Journal, Stream
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
+from fencepost.storage.memory import MemoryJournal
 from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger
 from fencepost.testing.simulator.actors import Stranger, Wants
 from fencepost.testing.simulator.checks import Checks
@@ -84,12 +85,13 @@ class SimAuthority(FakeAuthority):
 class World:
     """A scenario on its way. `run` is to be called once."""
 
-    def __init__(self, scenario: Scenario, *, with_story: bool = False) -> None:
+    def __init__(self, scenario: Scenario, *, with_story: bool = False, engine: Journal | None = None) -> None:
+        """`engine` is an empty store that everything is kept in, for authors of stores; without one, in memory."""
         self.scenario = scenario
         self.loop = Loop(Random(f"loop {scenario.seed}"))
         self.faults = Faults(scenario.rates, Random(f"faults {scenario.seed}"))
         self.trees = Trees(self.loop, self.faults)
-        self.disk = Disk(self.loop, self.faults)
+        self.disk = Disk(self.loop, self.faults, MemoryJournal("0" * 32) if engine is None else engine)
         self.disk.crash = self._crash
         self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(scenario.limits), self._tell, told=with_story)
         self.disk.watch = self.checks
@@ -117,7 +119,7 @@ class World:
         problem = self._run()
         self.loop.end()
         counts = self.checks
-        with self.disk.memory.snapshot() as reads:
+        with self.disk.engine.snapshot() as reads:
             head = reads.head(Stream(SCOPE, STREAM))
         return Outcome(
             seed=self.scenario.seed,
@@ -179,13 +181,13 @@ class World:
         problems = self.checks.auditor.at_rest()
         if problems:
             return f"at rest: {problems[0]}"
-        with self.disk.memory.snapshot() as reads:
+        with self.disk.engine.snapshot() as reads:
             compared = replay.compare_with(reads, stream, self.checks.shadow)
         if not compared.match:
             return f"replay differs from what lived: {compared.differs}"
         if self.scenario.seed % VERIFIED_EVERY:
             return ""  # the auditor has followed the chain record by record; what it cannot see is the anchors
-        verified = replay.verify(self.disk.memory, stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
+        verified = replay.verify(self.disk.engine, stream, self.ledger, self.keyring.public_key(CHECKPOINT_SIGNER))
         return "" if verified.ok else f"the chain does not hold: {verified.problem}"
 
     def _restless(self) -> str:
@@ -193,7 +195,7 @@ class World:
         unfinished = [wants.client for wants in self.wants if not wants.finished]
         if unfinished:
             return f"client {unfinished[0]} has not been answered"
-        with Reader(self.disk.memory, Stream(SCOPE, STREAM)).look() as look:
+        with Reader(self.disk.engine, Stream(SCOPE, STREAM)).look() as look:
             clock = look.clock()
             blocked = clock is not None and clock.state == "clock_reconciliation_required"
             stages = (TELL, REVISE) if blocked else (CLAIM, RETRY, RESERVATION, LEASE, FINISH, UNSETTLED, TELL, REVISE)
