@@ -135,8 +135,6 @@ class Run:
                 done[mutant.key] = before
             elif mutant.function not in functions:
                 done[mutant.key] = Verdict(key=mutant.key, function=mutant.function, status="untested", by="decorated")
-            elif before is None and self.only_new:
-                raise pytest.UsageError(f"{module} has mutants that were never tried; leave --tests away")
             else:
                 waiting.append(mutant)
         for verdict in self._try_all(waiting, functions):

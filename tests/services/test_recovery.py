@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from fencepost.adapters.locks import FolderLocks
 from fencepost.core.commands import (
@@ -311,6 +314,26 @@ def test_locks_are_taken_on_the_file_that_stands_there(tmp_path: Path) -> None:
     assert locks.names() == []
     (tmp_path / name).touch()
     assert locks.remove_if_free(name) and not locks.remove_if_free(name)
+
+
+def test_a_lock_that_was_taken_anew_is_not_removed_with_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the removal its holder left, and another took the name: that file is not ours to remove."""
+    locks, name = FolderLocks(tmp_path), "a.lock"
+    (tmp_path / name).touch()
+    flock, anew = fcntl.flock, []
+
+    def overtaken(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if not anew:
+            anew.append(True)
+            (tmp_path / name).unlink()
+            anew.append(FolderLocks(tmp_path).take(name, wait=False))
+
+    monkeypatch.setattr("fencepost.adapters.locks.fcntl.flock", overtaken)
+    assert not locks.remove_if_free(name)
+    assert locks.is_held(name)
 
 
 def test_case_45_a_renewed_lease_outlives_its_first_end_and_nobody_takes_it_over(world: World) -> None:

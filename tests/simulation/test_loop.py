@@ -74,6 +74,22 @@ def test_a_killed_process_never_runs_again_not_even_its_last_words() -> None:
     assert bench.log == ["begins"]
 
 
+def test_a_process_that_ends_itself_has_no_last_words_either() -> None:
+    bench = Bench()
+
+    def body() -> None:
+        try:
+            bench.process.kill()
+            bench.loop.pause()
+            bench.log.append("goes on")
+        finally:
+            bench.log.append("last words")
+
+    bench.spawn(body)
+    bench.run()
+    assert bench.log == []
+
+
 def test_what_the_host_does_for_a_dead_process_happens_at_its_death_and_once() -> None:
     bench = Bench()
     locks = bench.host.locks

@@ -59,15 +59,14 @@ class FolderLocks:
             return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _stands_at(path, descriptor):
+                return False  # somebody has removed it meanwhile, and what stands there now is another's
             path.unlink(missing_ok=True)
         except BlockingIOError:
             return False
         finally:
             os.close(descriptor)
         return True
-
-    def discard(self, name: str) -> None:
-        (self._folder / name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self._folder))

@@ -39,10 +39,6 @@ class HostLocks(Protocol):
         """Remove a name whose lock nobody holds; return whether it went."""
         ...
 
-    def discard(self, name: str) -> None:
-        """Remove a name whose lock the caller knows to be of no more use. A name that is not there is fine."""
-        ...
-
     def names(self) -> list[str]:
         """Every name that is there, in order."""
         ...

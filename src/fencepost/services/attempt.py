@@ -112,7 +112,8 @@ class Attempts:
             reported = self._under_lease(lease, task, after)
         finally:
             self._leases.remove(lease)
-            self._means.locks.discard(attempt_lock(lease.attempt))
+            # A tree that could not be ended holds it on, and is looked for by it.
+            self._means.locks.remove_if_free(attempt_lock(lease.attempt))
         if reported is None:
             return None
         self._settle(lease, *reported)
@@ -201,12 +202,9 @@ class Attempts:
         """
         reading = self._means.reading()
         for attempt in earlier:
-            lock = attempt_lock(attempt.attempt)
-            if (attempt.host, attempt.boot_id) != (reading.source, reading.boot_id) or not self._means.locks.is_held(
-                lock
-            ):
-                continue
-            path = self._means.locks.path(lock)
+            if attempt.result_seq or (attempt.host, attempt.boot_id) != (reading.source, reading.boot_id):
+                continue  # what reported has told its own end, and what ran elsewhere cannot be looked for
+            path = self._means.locks.path(attempt_lock(attempt.attempt))
             if not self._means.executor.end_holder(path, attempt.attempt, attempt.boot_id, same_host=True).gone:
                 return attempt.attempt
         return ""

@@ -243,7 +243,7 @@ class Finisher:
         finally:
             with self._lock:
                 del self._running[attempt.attempt]
-            self._means.locks.discard(lock)
+            self._means.locks.remove_if_free(lock)
         if ended is None:
             raise FencepostError(f"the verifier of {attempt.attempt} was waited for without limit and has no end")
         return ended

@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     first = options.seed
     if first is None:
         first = random.SystemRandom().randrange(SEED_MAX) if options.minutes is not None else 0
-    seeds = options.seeds if options.seeds is not None else (SEEDS if options.minutes is None else SEED_MAX)
+    seeds = options.seeds
+    if seeds is None:
+        seeds = SEED_MAX if options.minutes is not None else (SEEDS if options.seed is None else 1)
     report, failures = explore(
         first, seeds=seeds, minutes=options.minutes, jobs=max(options.jobs, 1), failed=_say_failed
     )
@@ -51,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=None, help="how many seeds to run (100)")
+    parser.add_argument("--seeds", type=int, default=None, help="how many seeds to run (100; one with --seed)")
     parser.add_argument("--minutes", type=float, default=None, help="go on for so long instead")
     parser.add_argument("--seed", type=int, default=None, help="the first seed (0; with --minutes any)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")

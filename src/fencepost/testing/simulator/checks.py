@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from fencepost.ports.journal import Append
 from fencepost.testing.simulator.auditor import Auditor, Reply
 from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.loop import Loop, Process
+
+REQUESTS_KEPT = 400  # of which those who repeat choose
 
 Witnessed = tuple[Request, Receipt, Sequence[Sealed]]
 Story = Callable[[str, str], None]
@@ -65,8 +68,8 @@ class Checks:
         self._story = story
         self._witnessed: dict[Process, list[Witnessed]] = {}
         self._rows: dict[tuple[str, str], Any] = {}  # index rows as the store was told
-        self._expected: dict[tuple[str, str], Any] = {}  # index rows as the fold has them
         self._starts: Counter[str] = Counter()
+        self._chance = Random("requests")  # its own, so that looking on changes no turn
         trees.began.append(self._began)
 
     def witness(self, process: Process) -> Callable[[Request, Receipt, Sequence[Sealed]], None]:
@@ -96,10 +99,10 @@ class Checks:
         self.commands[name] += 1
         if refusal:
             self.refusals[refusal] += 1
-        if len(self.requests) < 400:
+        if len(self.requests) < REQUESTS_KEPT:
             self.requests.append(request)
         else:
-            self.requests[int(self.loop.chance.random() * 400)] = request
+            self.requests[int(self._chance.random() * REQUESTS_KEPT)] = request
         if self.told:
             self._story(process.name, f"{told_of(request)}{f': refused, {refusal}' if refusal else ''}")
         stored = [record.data for record in sealed]

@@ -68,7 +68,8 @@ class Disk:
             task = self.loop.me()
             self._waiters.append(task)
             if not self.loop.wait(until_us):
-                self._waiters.remove(task)
+                if task in self._waiters:
+                    self._waiters.remove(task)
                 raise StorageUnavailable("simulated: another writer has held the store for too long")
         self._owner = process
         self._open = self.engine.transaction(stream)

@@ -151,9 +151,6 @@ class ProcessLocks:
     def remove_if_free(self, name: str) -> bool:
         return False
 
-    def discard(self, name: str) -> None:
-        """Nothing to remove: a lock that is held stays held, whatever stands under its name."""
-
     def names(self) -> list[str]:
         return self._locks.names()
 

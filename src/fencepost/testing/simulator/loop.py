@@ -197,8 +197,8 @@ class Loop:
         self._ready.append(task)
 
     def _switch(self, task: Task) -> None:
-        if self.over or not task.process.alive:
+        if self.over:
             raise Killed
-        self._hub.switch()
-        if self.over or not task.process.alive:
+        self._hub.switch()  # for good, if the process is dead: nobody makes its tasks ready any more
+        if self.over:
             raise Killed

@@ -56,6 +56,7 @@ def run_batch(seeds: Sequence[int]) -> Timed:
     for seed in seeds:
         outcomes.append(run(draw(seed)))
         gc.collect()
+    gc.enable()
     return Timed(outcomes, time.process_time() - began_s)
 
 

@@ -24,7 +24,7 @@ from fencepost.kernel import replay
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Constitution, Decision, Question
-from fencepost.ports.errors import FencepostError, StorageFull
+from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.journal import Journal, Stream
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
@@ -111,12 +111,15 @@ class World:
         self._workers: dict[int, tuple[Process, Worker | None]] = {}
         self._clients: dict[int, Process] = {}
         self._ending = False
-        self._jumped = False
+        self._stranger = Stranger(self.checks, Random(f"stranger {scenario.seed}"), self.faults.counts)
 
     # The run
 
     def run(self) -> Outcome:
-        problem = self._run()
+        try:
+            problem = self._run()
+        except Exception as error:  # a fault of what looks on is told with its seed, as any other
+            problem = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
         self.loop.end()
         counts = self.checks
         with self.disk.engine.snapshot() as reads:
@@ -255,9 +258,12 @@ class World:
                     kernel.open()
                     body(kernel, process, host)
                     return
-                except FencepostError as error:
+                except StorageError as error:
                     self._tell(name, f"could not go on: {error.code}: {error.message}")
                     self.loop.wait(self.loop.now_us + SECOND_US)
+                except FencepostError as error:
+                    self.checks.problem(f"{name} was told {error.code}: {error.message}")
+                    return
 
         self.loop.spawn(process, main, name)
         return process
@@ -296,13 +302,15 @@ class World:
         return self.hosts[number % len(self.hosts)]
 
     def _start_stranger(self) -> None:
-        stranger = Stranger(self.checks, Random(f"stranger {self.scenario.seed}"), self.faults.counts)
+        if self._ending:
+            return
         every_us = self.scenario.stranger_us
 
         def body(kernel: Kernel, process: Process, host: Host) -> None:
-            stranger.run(kernel, self.loop, every_us, lambda: self._ending)
+            self._stranger.run(kernel, self.loop, every_us, lambda: self._ending)
 
-        self._start("stranger", self._host(1), body)
+        process = self._start("stranger", self._host(1), body)
+        process.at_exit.append(lambda: self._later(self._start_stranger))
 
     def _start_worker(self, number: int) -> None:
         host_number, jobs, plan_number = self.scenario.workers[number]
