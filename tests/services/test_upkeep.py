@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from fencepost.core.commands import SetBudget
+from fencepost.core.commands import ObserveClock, Reading, SetBudget
 from fencepost.kernel.read import Look
 from tests.services.world import World, draft
 
@@ -84,3 +84,22 @@ def test_c28_a_worker_is_enrolled_by_the_dispatcher_and_not_in_a_persons_name(wo
         stamp = next(record.command for record in records if record.seq == enrolled.batch.first)
         assert enrolled.subject == worker.worker and stamp is not None
         assert stamp.principal == principal_of(look, "dispatcher")
+
+
+def test_w8_a_worker_whose_boot_the_clock_does_not_know_says_so_by_itself(world: World) -> None:
+    """A late reading of an earlier boot left an idle worker blind to everything that fell due."""
+    worker = world.worker(jobs=1)
+    world.until(worker.is_idle, 5)
+    now = world.app.kernel.clock.read()
+    stale = Reading(source=now.source, boot_id="earlier", utc_us=now.utc_us, tick_us=1, uncertainty_us=1)
+    world.write("sampler", ObserveClock(reading=stale)).required()
+
+    def boot() -> str:
+        with world.app.kernel.reader.look() as look:
+            clock = look.clock()
+        assert clock is not None
+        return clock.sources[now.source].boot_id
+
+    assert boot() == "earlier"
+    world.until(lambda: boot() == now.boot_id, 5)
+    world.check()

@@ -22,11 +22,12 @@ from fencepost.kernel.group import Group
 from fencepost.kernel.view import Memory
 from fencepost.ports.executor import HolderProof
 from fencepost.services.recover import Recoverer
-from fencepost.services.upkeep import Upkeep
+from fencepost.services.upkeep import Blocked, Upkeep
 from fencepost.storage import sqlite
 from fencepost.testing.simulator import __main__ as command_line
 from fencepost.testing.simulator.executor import SimExecutor, SimRunning
-from fencepost.testing.simulator.scenario import Scenario, draw
+from fencepost.testing.simulator.faults import Rates
+from fencepost.testing.simulator.scenario import SECOND_US, Action, FaultEvent, OrderShape, Scenario, draw
 from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
 from fencepost.testing.simulator.world import Outcome, World
 
@@ -65,6 +66,7 @@ def facts_of(outcome: Outcome) -> dict[str, Any]:
 
 _ELSEWHERE = """
 import json, sys
+from fencepost.testing.simulator.faults import Rates
 from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
 outcome = run(draw(int(sys.argv[1])))
@@ -103,10 +105,30 @@ def test_a_scenario_is_data_and_comes_back_from_it_whole() -> None:
         assert msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario) == scenario
 
 
-def first_problem(seeds: int = BREAKING_SEEDS) -> tuple[int, str]:
+def stopped_worker(seed: int) -> Scenario:
+    """One order that may run for long, and two hosts, of which one has a worker that stands still for two leases."""
+    shape = OrderShape(place=0, attempts=5, attempt_time_us=120 * SECOND_US)
+    return Scenario(
+        seed=seed,
+        length_us=60 * SECOND_US,
+        drifts_ppm=(0, 0),
+        utc_offsets_us=(0, 0),
+        workers=((0, 1, -1), (1, 1, -1)),
+        clients=1,
+        actions=(Action(at_us=SECOND_US, client=0, kind="submit", plan=0, orders=(shape,)),),
+        faults=(FaultEvent(at_us=3 * SECOND_US, kind="freeze", target=seed % 2, length_us=25 * SECOND_US),),
+        rates=Rates(),
+    )
+
+
+def first_problem(
+    words: str, seeds: int = BREAKING_SEEDS, scenario: Callable[[int], Scenario] = draw
+) -> tuple[int, str]:
+    """The first seed with a problem, which must be told in these words."""
     for seed in range(seeds):
-        problem = run(draw(seed)).problem
+        problem = run(scenario(seed)).problem
         if problem:
+            assert words in problem, problem
             return seed, problem
     pytest.fail(f"nothing was found on {seeds} seeds")
 
@@ -133,11 +155,14 @@ def always_gone(self: Recoverer, attempt: Any, reading: Any, *, is_over: bool) -
     return attempt.host == reading.source and self._means.issue("dispatcher", command).ok
 
 
-def nothing_told(known: Callable[[Upkeep], int]) -> Callable[[Upkeep], int]:
-    def run_once(self: Upkeep) -> int:
-        return 0
+def looks_away(self: Upkeep) -> int:
+    return 0
 
-    return run_once
+
+def none_movable(self: Blocked, look: Any) -> list[Any]:
+    self.unfinished = False
+    self._quiet_at = look.head.seq
+    return []
 
 
 def no_confirm(self: SimRunning, deadline_tick_us: int) -> None:
@@ -152,32 +177,34 @@ def lost_replay(known: Callable[..., Any]) -> Callable[..., Any]:
     return decide
 
 
-PLANTED: dict[str, tuple[type, str, Any]] = {
-    "a cache is kept after another writer": (Memory, "at", no_rows_forgotten),
-    "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone),
-    "a supervisor that says that nobody is left": (SimExecutor, "_proof", gone),
-    "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", nothing_told(Upkeep.run_once)),
-    "a keeper that waits for no deadline": (SimRunning, "confirm", no_confirm),
-    "a command key is not looked up": (Group, "_decide", lost_replay(Group._decide)),
+PLANTED: dict[str, tuple[type, str, Any, str]] = {
+    "a cache is kept after another writer": (Memory, "at", no_rows_forgotten, ""),
+    "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone, "runs beside"),
+    "a supervisor that says that nobody is left": (SimExecutor, "_proof", gone, "runs beside"),
+    "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", looks_away, "no rest within"),
+    "nobody examines what waits for budget": (Blocked, "movable", none_movable, "no rest within"),
+    "a keeper that waits for no deadline": (SimRunning, "confirm", no_confirm, "runs beside"),
+    "a command key is not looked up": (Group, "_decide", lost_replay(Group._decide), "predicted operation_collision"),
 }
+"""Name -> what is put in whose place, and the words in which it is told. A wrong cache shows in many ways."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_it_finds_what_is_broken_on_purpose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, attribute, broken = PLANTED[name]
+    owner, attribute, broken, words = PLANTED[name]
     monkeypatch.setattr(owner, attribute, broken)
-    first_problem()
+    first_problem(words, scenario=stopped_worker if owner is SimRunning else draw)
 
 
 @pytest.mark.slow
 def test_a_failure_is_made_small_kept_told_and_run_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    owner, attribute, broken = PLANTED["a living holder is proved gone"]
+    owner, attribute, broken, words = PLANTED["a living holder is proved gone"]
     with monkeypatch.context() as patch:
         patch.setattr(owner, attribute, broken)
-        seed, problem = first_problem()
+        seed, problem = first_problem(words)
         failure = Shrinker(draw(seed), runs_max=150, tell=lambda text: None).shrink()
         assert signature(failure.problem) == signature(problem)
         before, after = draw(seed), failure.scenario

@@ -52,6 +52,10 @@ class Meta(Base, frozen=True):
     counts: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
 
 
+class Titled(Base, frozen=True):
+    counts: tuple[Annotated[int, msgspec.Meta(title="how many")], ...] = ()
+
+
 class Literals(Base, frozen=True):
     words: tuple[Literal["a", 9007199254740992], ...] = ()
 
@@ -97,6 +101,8 @@ VALUES: list[tuple[msgspec.Struct, bytes | tuple[str, str]]] = [
     (Unions(mixed=("a", PAST)), ("integer_out_of_range", "/mixed/1")),
     (Unions(mixed=(PAST, "a")), ("integer_out_of_range", "/mixed/0")),
     (Meta(counts=(PAST,)), ("integer_out_of_range", "/counts/0")),
+    (Titled(counts=(PAST,)), ("integer_out_of_range", "/counts/0")),
+    (Titled(counts=(1, 2)), b'{"counts":[1,2]}'),
     (Literals(words=(9007199254740992,)), ("integer_out_of_range", "/words/0")),
     (Enums(levels=(Level.LOW,)), b'{"levels":[1]}'),
     (Enums(levels=(Level.PAST,)), ("integer_out_of_range", "/levels/0")),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from fencepost.core.commands import ExpireAttempt, ObserveClock, ProveHolderGone, SettleHold
 from fencepost.core.deadlines import effective_end_us
 from fencepost.core.index import LEASE, RESERVATION, UNSETTLED
-from fencepost.core.state import AttemptState, HoldState
+from fencepost.core.state import AttemptState, ClockState, HoldState
+from fencepost.core.views import is_blocked
 from fencepost.kernel.group import clock_reading
 from fencepost.ports.clock import Reading
 from fencepost.services.means import Means, attempt_lock, estimated_now_us, worker_lock
@@ -41,8 +42,7 @@ class Recoverer:
             left = look.many([hold.attempt for hold in holds.values()])
         self.suspects = 0
         done = 0
-        if clock is not None and attempts and now_us - clock.logical_us > self._means.kernel.limits.renewal_us:
-            # Whoever waits for an end looks at the clock meanwhile: what ends in a gap that nobody saw gets a grace.
+        if clock is not None and self._must_observe(clock, reading, now_us, waits=bool(attempts)):
             self._means.issue("sampler", ObserveClock(reading=clock_reading(reading)))
         for attempt in attempts:
             deadline_us = attempt.activation_deadline_us if attempt.state == "reserved" else attempt.lease_us
@@ -53,6 +53,16 @@ class Recoverer:
                 continue
             done += self._settle(hold, left[hold.attempt], reading, now_us)
         return done
+
+    def _must_observe(self, clock: ClockState, reading: Reading, now_us: int, *, waits: bool) -> bool:
+        """Whoever waits for an end looks at the clock meanwhile: what ends in a gap that nobody saw gets a grace.
+
+        And where the clock knows another boot of this host than the one that runs, nothing here would ever seem due.
+        """
+        source = clock.sources.get(reading.source)
+        if source is None or source.boot_id != reading.boot_id:
+            return not is_blocked(clock)
+        return waits and now_us - clock.logical_us > self._means.kernel.limits.renewal_us
 
     def _settle(self, hold: HoldState, attempt: AttemptState, reading: Reading, now_us: int) -> bool:
         """Settle what a cancelled attempt still holds: by the proof that its holder is gone, else by its time."""

@@ -29,6 +29,7 @@ from tests.support.states import TASK, world_in
 from tests.support.world import DIGEST, ME, Fold, World, draft
 
 OTHER = "sha256:" + "7" * 64
+WORDS = "sha256:" + "8" * 64
 
 
 def fold(world: World, subject: str, body: Any) -> Any:
@@ -49,7 +50,7 @@ def edit_of(world: World, subject: str = "x", version: int = 1) -> Edit:
 
 
 def adopted(version: int) -> ConstitutionAdopted:
-    return ConstitutionAdopted(version=version, constitution=OTHER, vocabulary=DIGEST, policies="", schema="")
+    return ConstitutionAdopted(version=version, constitution=OTHER, vocabulary=WORDS, policies="", schema="")
 
 
 def test_w23_a_newer_constitution_takes_the_place_of_the_one_before_and_leaves_all_else() -> None:
@@ -57,7 +58,7 @@ def test_w23_a_newer_constitution_takes_the_place_of_the_one_before_and_leaves_a
     before = world.live.values[AUTHORITY]
     after = fold(world, AUTHORITY, adopted(2))
     assert after == replace(
-        before, version=before.version + 1, constitution_version=2, constitution=OTHER, vocabulary=DIGEST
+        before, version=before.version + 1, constitution_version=2, constitution=OTHER, vocabulary=WORDS
     )
     for version in (1, 2):
         with pytest.raises(CorruptHistory, match=f"constitution {version} is not newer"):
@@ -199,6 +200,16 @@ def test_g1_an_attempt_is_reconciled_only_if_something_may_have_happened(is_open
     else:
         with pytest.raises(CorruptHistory, match="has no possible effect"):
             move_attempt(edit, attempt, "reconciling", "effect_unresolved")
+
+
+def test_a_state_shows_only_reasons_of_its_own() -> None:
+    world = world_in("active/running")
+    order = world.order(TASK)
+    attempt = world.attempt_of(order)
+    with pytest.raises(CorruptHistory, match="attempt: lease_expired cannot show the reason 'whatever'"):
+        move_attempt(edit_of(world, attempt.attempt, attempt.version + 1), attempt, "lease_expired", "whatever")
+    with pytest.raises(CorruptHistory, match="work_order: ready cannot show the reason 'whatever'"):
+        move_order(edit_of(world, order.order, order.version + 1), order, "ready", "whatever")
 
 
 # One record, one new version of each subject

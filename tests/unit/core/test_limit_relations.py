@@ -28,6 +28,11 @@ RELATIONS: list[tuple[str, dict[str, int], dict[str, int]]] = [
         {"receipts_per_result_max": 10, "receipts_per_hold_max": 10},
     ),
     (
+        "the receipts of a hold fill at most half of a record",
+        {"receipts_per_hold_max": 2_000, "receipt_name_bytes_max": 92, "record_bytes_max": 400_000},
+        {"receipts_per_hold_max": 2_000, "receipt_name_bytes_max": 92, "record_bytes_max": 399_999},
+    ),
+    (
         "clock_resolution_us is at most a tenth of reservation_us",
         {"clock_resolution_us": 10, "reservation_us": 100},
         {"clock_resolution_us": 10, "reservation_us": 99},

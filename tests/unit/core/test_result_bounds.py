@@ -18,7 +18,13 @@ from fencepost.core.state import AUTHORITY
 from tests.support.states import TASK, world_in
 from tests.support.world import DIGEST, SECOND, World, artifact, draft
 
-LIMITS = replace(Limits(), artifacts_per_result_max=2, receipts_per_result_max=2, receipts_per_hold_max=3)
+LIMITS = replace(
+    Limits(),
+    artifacts_per_result_max=2,
+    receipts_per_result_max=2,
+    receipts_per_hold_max=3,
+    receipt_name_bytes_max=10,
+)
 MOST_US = Limits().duration_max_us
 
 
@@ -50,6 +56,16 @@ def told(world: World, command: Any) -> tuple[str, str, dict[str, str]]:
             ("out_of_range", "/facts/usage", {"subject": "each receipt", "needed": "named once"}),
         ),
         (
+            {"usage": receipts("12345")},
+            {"usage": receipts("123456")},
+            ("too_large", "/facts/usage", {"subject": "the name of a receipt", "bound": "10 bytes"}),
+        ),
+        (
+            {"usage": receipts('123"')},  # as it stands in a record, with a backslash before it
+            {"usage": receipts('1234"')},
+            ("too_large", "/facts/usage", {"subject": "the name of a receipt", "bound": "10 bytes"}),
+        ),
+        (
             {"usage": (Usage(receipt="1", provider="shop", amounts={}, unknown=("calls",)),)},
             {"usage": (Usage(receipt="1", provider="shop", amounts={}, unknown=("kisses",)),)},
             ("out_of_range", "/facts/usage", {"subject": "each dimension", "needed": "a registered one"}),
@@ -73,7 +89,7 @@ def told(world: World, command: Any) -> tuple[str, str, dict[str, str]]:
             ),
         ),
     ],
-    ids=["artifacts", "receipts", "names", "dimensions", "attempts", "duration"],
+    ids=["artifacts", "receipts", "names", "length", "escapes", "dimensions", "attempts", "duration"],
 )
 def test_w7_a_result_is_taken_at_each_bound_and_refused_past_it(
     taken: dict[str, Any], past: dict[str, Any], told_of: tuple[str, str, dict[str, str]]

@@ -151,7 +151,7 @@ def test_w18_an_order_that_ends_for_want_of_budget_says_because_of_what() -> Non
     blocked.ok(c.SetBudget(account=order.plan or "", ceilings={"time_us": SECOND}))
     told = blocked.ok(c.Reexamine(order=order.order, expected=order.version))
     assert told == {"order": order.order, "state": "budget_exhausted"}
-    assert moves(blocked, TASK)[-1].cause == ""
+    assert (moves(blocked, TASK)[-1].reason, moves(blocked, TASK)[-1].cause) == ("budget_exhausted", "")
 
 
 def test_w18_a_ceiling_that_a_plan_is_given_later_is_shared_by_its_orders() -> None:

@@ -68,6 +68,18 @@ def test_one_key_of_many_is_found(place: int) -> None:
     assert caught.value.path == f"/by_name/k{place}/number"
 
 
+@pytest.mark.parametrize("key", ["p", "q", "r", "s", "t"])
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_whichever_key_of_whichever_table_is_wrong_is_found(name: str, place: int, key: str) -> None:
+    good = dict.fromkeys("pqrst", 1)
+    document = {outer: [good, good, good] for outer in "abc"}
+    document[name] = [{**good, key: 10} if row == place else good for row in range(3)]
+    with pytest.raises(Undecodable) as caught:
+        convert({"nested": document}, Tree)
+    assert (caught.value.code, caught.value.path) == ("bad_value", f"/nested/{name}/{place}/{key}")
+
+
 @pytest.mark.parametrize("place", range(5))
 def test_a_key_of_a_table_inside_a_list_inside_a_table_is_found(place: int) -> None:
     rows: list[dict[str, int]] = [{"x": 1, "y": 2} for _ in range(5)]

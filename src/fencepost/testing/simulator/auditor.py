@@ -28,7 +28,7 @@ from fencepost.testing.simulator import (
 from fencepost.testing.simulator.model_authority import Authority
 from fencepost.testing.simulator.model_canonical import canonical
 from fencepost.testing.simulator.model_checks import Checks
-from fencepost.testing.simulator.model_rest import problems_at_rest
+from fencepost.testing.simulator.model_rest import left_behind, problems_at_rest
 from fencepost.testing.simulator.model_state import Mismatch, Outcome, Refused, World
 
 _Step = Callable[[World, Mapping[str, Any]], Outcome]
@@ -131,6 +131,10 @@ class Auditor:
     def at_rest(self) -> list[str]:
         """Checks that look at everything: sums, holds, and that every order which has not ended can still move."""
         return problems_at_rest(self._world, self._checks)
+
+    def left_behind(self) -> list[str]:
+        """What nobody takes up although it could go on. Asked while nothing else is under way."""
+        return list(left_behind(self._world))
 
     def _predict(
         self,

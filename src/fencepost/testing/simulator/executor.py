@@ -46,6 +46,7 @@ class Tree:
         self.boot_id = host.boot_id
         self.alive = True
         self.keeper = True
+        self.stubborn = False  # its keeper could not end it, and who tries after it may not either
         self.stop_at_tick_us: int | None = None
         self.stop_reason: EndReason = "stopped"
         self.ended: Ended | None = None
@@ -119,6 +120,8 @@ class SimExecutor:
         self._trees.loop.pause()
         for tree in list(self._trees.alive):
             if tree.host is self._host and tree.job.attempt == attempt:
+                if tree.stubborn and self._trees.faults.hits("not_ended"):
+                    continue
                 if tree.keeper:
                     tree.stop_at_tick_us = self._host.tick_us()
                 self._trees.gone(tree)
@@ -235,7 +238,7 @@ class SimRunning:
         if contained:
             self._trees.gone(tree)
         else:
-            tree.keeper = False
+            tree.keeper, tree.stubborn = False, True
         badly = "verifier_fails" if tree.job.lock_path.endswith(".verify.lock") else "exits_badly"
         exit_code = None if reason != "exited" else int(faults.hits(badly))
         self.settle(reason, exit_code=exit_code, tree_empty=contained, signal=None if exit_code is not None else 15)

@@ -32,6 +32,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     spawn_fails: int = 0
     keeper_killed: int = 0
     not_contained: int = 0
+    not_ended: int = 0  # of a tree that was not contained: whoever tries to end it fails
     verifier_fails: int = 0
     layout_fails: int = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fencepost.testing.simulator.model_budgets import in_the_way, shares_of, spent_out, wanted
 from fencepost.testing.simulator.model_checks import Checks
 from fencepost.testing.simulator.model_moves import ORDER_REASONS, verdict_of
 from fencepost.testing.simulator.model_state import ENDED, LIVE, Order, World
@@ -11,6 +12,18 @@ from fencepost.testing.simulator.model_state import ENDED, LIVE, Order, World
 
 def problems_at_rest(world: World, checks: Checks) -> list[str]:
     return [*_accounts(world, checks), *_holds(world), *_orders(world, checks), *_plans(world)]
+
+
+def left_behind(world: World) -> Iterator[str]:
+    """Orders that wait for budget although, with nothing else under way, they would fit, or never can."""
+    for order in world.orders.values():
+        if order.state != "blocked_budget":
+            continue
+        asks, least = shares_of(world, order)
+        if spent_out(world, order, least):
+            yield f"{order.order} waits for budget, which is spent for good"
+        elif not in_the_way(world, order, wanted(world, order, asks, least))[0]:
+            yield f"{order.order} waits for budget, and would fit"
 
 
 def _accounts(world: World, checks: Checks) -> Iterator[str]:

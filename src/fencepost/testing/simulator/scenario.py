@@ -236,6 +236,8 @@ def _actions(chance: Random, length_us: int, clients: int) -> tuple[Action, ...]
             ceilings.append(("attempts", max(len(orders), chance.randint(1, 3 * len(orders)))))
         if chance.random() < 0.2:
             ceilings.append(("time_us", chance.randint(20, 400) * SECOND_US))
+        if chance.random() < 0.35:
+            ceilings.append(("calls", chance.randint(3, 9)))
         actions.append(
             Action(
                 at_us=int(chance.random() * length_us / 2),
@@ -346,7 +348,8 @@ def _rates(chance: Random) -> Rates:
         "hangs": 40_000,
         "spawn_fails": 20_000,
         "keeper_killed": 30_000,
-        "not_contained": 5_000,
+        "not_contained": 15_000,
+        "not_ended": 300_000,
         "verifier_fails": 250_000,
         "layout_fails": 10_000,
     }

@@ -212,7 +212,7 @@ class World:
                 for order in look.orders(plan.plan):
                     if not _may_wait(order):
                         return f"{order.order} ({order.task}) is {order.state} ({order.reason})"
-        return ""
+        return next(iter(self.checks.auditor.left_behind()), "")
 
     # Beginning and end
 
