@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fencepost.adapters.locks import FolderLocks
 from fencepost.core.commands import (
@@ -351,3 +352,56 @@ def test_case_45_a_renewed_lease_outlives_its_first_end_and_nobody_takes_it_over
     other.stdin.close()
     assert other.wait(10) == 0
     world.check()
+
+
+def test_a_verifier_that_outlived_its_worker_is_ended_before_the_result_is_verified_again(world: World) -> None:
+    """A lock that somebody holds says nothing about the result: it is no verdict."""
+    plan = verified(world, f"echo v >> '{world.log}'; test -e '{world.folder}/go' || sleep 60")
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
+    keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another die
+        for each in (other.pid, host, *keepers):
+            os.kill(each, number)
+    other.wait(10)
+    assert world.processes(), "the verifier outlives its supervision"
+    (world.folder / "go").touch()
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert world.order(plan, "a").state == "applied"
+    assert world.ran().count("v") == 2
+    assert world.processes() == []
+    world.check()
+
+
+def test_a_thread_that_cannot_be_started_ends_the_worker_and_not_in_silence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = world.worker(jobs=1)
+    world.until(worker.is_idle, 5)
+
+    def refuse(target: object, *, name: str) -> None:
+        raise RuntimeError(f"can't start new thread {name}")
+
+    monkeypatch.setattr(world.app.threads, "start", refuse)
+    plan = world.submit(draft("a", *world.say("a")))
+    world.until(lambda: worker.fatal is not None, 10)
+    worker.stop()
+    assert worker.fatal is not None and "can't start new thread" in worker.fatal.message
+    monkeypatch.undo()
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert world.ran() == ["a"]
+
+
+def test_w8_nothing_is_left_for_a_worker_while_the_clock_waits_for_a_person(world: World) -> None:
+    worker = world.worker(jobs=1)
+    world.until(worker.is_idle, 5)
+    now = clock_reading(world.app.kernel.clock.read())
+    wrong = replace(now, utc_us=now.utc_us + 3_600_000_000, tick_us=now.tick_us + 1)
+    world.write("sampler", ObserveClock(reading=wrong)).required()
+    plan = world.submit(draft("a", *world.say("a")))
+    time.sleep(0.3)
+    assert world.order(plan, "a").state == "ready"
+    assert worker.is_idle(), "`worker start --until-idle` ends"

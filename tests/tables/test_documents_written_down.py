@@ -134,3 +134,14 @@ def test_a_clock_shows_a_grace_while_it_lasts_and_is_never_ahead() -> None:
         assert views.clock_document(graced, 0)["grace_until_us"] == shown
     for utc_us, behind_us in ((clock.logical_us + 5, 5), (clock.logical_us, 0), (clock.logical_us - 5, 0)):
         assert views.clock_document(clock, utc_us)["behind_us"] == behind_us
+
+
+def test_a_plan_waits_for_the_clocks_person_as_soon_as_its_last_lease_is_over() -> None:
+    world = world_in("active/running")
+    order = world.order("a")
+    plan = world.live.values[order.plan or ""]
+    world.advance(12 * SECOND)
+    world.tick_us += SECOND
+    world.utc_us += 3_600 * SECOND
+    world.observe()
+    assert views.plan_outcome(plan, [order], world.clock, world.get) == "waiting"

@@ -163,7 +163,8 @@ def test_case_40_containers_stand_inside_each_other_as_deep_as_the_bound(kind: s
 
 def test_a_tightened_bound_is_kept_whichever_bound_it_is() -> None:
     data = b"[[1]]"
-    assert decode(data, Any, bytes_max=5, depth_max=2) == [[1]]
+    read: Any = decode(data, list[list[int]], bytes_max=5, depth_max=2)
+    assert read == [[1]]
     for bounds, code in (({"bytes_max": 4}, "too_large"), ({"depth_max": 1}, "too_deep")):
         with pytest.raises(Undecodable) as caught:
             decode(data, Any, **bounds)

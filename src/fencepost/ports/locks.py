@@ -21,7 +21,7 @@ class HeldLock(Protocol):
 
 
 class HostLocks(Protocol):
-    """All locks of one home on this host. Raises OSError where the host refuses."""
+    """All locks of one home on this host. Raises StorageError where the host refuses."""
 
     def path(self, name: str) -> str:
         """Where the lock stands, absolute, for those who take it by themselves (an executor's supervisor)."""

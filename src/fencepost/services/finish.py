@@ -21,7 +21,7 @@ from fencepost.ports.errors import FencepostError, StorageFull
 from fencepost.ports.executor import STOP_GRACE_US, Ended, Running
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.jobs import Place, job_for
-from fencepost.services.means import Means, estimated_now_us, worker_lock
+from fencepost.services.means import Means, estimated_now_us, verify_lock, worker_lock
 from fencepost.services.results import log_ref
 
 PAGE = 32
@@ -100,12 +100,20 @@ class Finisher:
         return Reported(receipt=receipt, state=state, reserved=reserved[0] if reserved else None)
 
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
-        """Bring one reported result to its application. Returns the state of its order then, "" if it got none."""
+        """Bring one reported result to its application. Returns the state of its order then, "" if it got none.
+
+        Two that try at once do not both run its verifier: the one that comes second leaves it to the first.
+        """
         state = ""
         with self._lock:
             self._mine.add(attempt)
         try:
-            state = self._finish(attempt, kept)
+            lock = self._means.locks.take(f"{attempt}.finish.lock", wait=False)
+            if lock is not None:
+                try:
+                    state = self._finish(attempt, kept)
+                finally:
+                    lock.release()
         finally:
             with self._lock:
                 self._mine.discard(attempt)
@@ -183,21 +191,15 @@ class Finisher:
             return attempt in self._mine or self._again_at.get(attempt, 0.0) > self._means.threads.monotonic()
 
     def adopt(self, attempt: str) -> None:
-        """Finish a result of a worker that is gone; two that try at once do not both run its verifier."""
-        lock = self._means.locks.take(f"{attempt}.finish.lock", wait=False)
-        if lock is None:
-            return
-        try:
-            if self.finish(attempt) == "applied":
-                self._means.workspaces.discard(attempt)
-        finally:
-            lock.release()
+        """Finish a result of a worker that is gone."""
+        if self.finish(attempt) == "applied":
+            self._means.workspaces.discard(attempt)
 
     def _verify(
         self, attempt: AttemptState, spec: WorkOrderSpec, facts: ResultFacts, descriptor: AttemptDescriptor
     ) -> RecordVerification | None:
-        """Run the verifier; None when this worker drains and the verifier was stopped for that."""
-        if self._draining:
+        """Run the verifier; None when it has not spoken: this worker drains, or another's verifier still runs."""
+        if self._draining or not self._is_alone(attempt):
             return None
         outputs = tuple(
             Output(path=ref.path, mode=_mode(ref.mode), digest=ref.digest, bytes=ref.bytes) for ref in facts.artifacts
@@ -216,13 +218,24 @@ class Finisher:
         ended = self._run(attempt, spec, space)
         if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
             return None  # it was stopped before it could speak
+        if ended.reason == "spawn_failed" and self._means.locks.is_held(verify_lock(attempt.attempt)):
+            return None  # another one runs, which says nothing about the result
         outcome: Literal["passed", "failed", "error"] = "error"
         if ended.reason == "exited" and ended.exit_code is not None:
             outcome = "passed" if ended.exit_code == 0 else "failed"
         return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
 
+    def _is_alone(self, attempt: AttemptState) -> bool:
+        """Whether no verifier of the attempt runs here. One that a worker left which is gone is ended first."""
+        lock = verify_lock(attempt.attempt)
+        if not self._means.locks.is_held(lock):
+            return True
+        boot_id = self._means.reading().boot_id
+        path = self._means.locks.path(lock)
+        return self._means.executor.end_holder(path, attempt.attempt, boot_id, same_host=True).gone
+
     def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace) -> Ended:
-        lock = f"{attempt.attempt}.verify.lock"
+        lock = verify_lock(attempt.attempt)
         job = job_for(
             self._means,
             spec,

@@ -103,6 +103,11 @@ def worker_lock(worker: str) -> str:
     return f"{worker}.lock"
 
 
+def verify_lock(attempt: str) -> str:
+    """Name of the lock that the supervisor of an attempt's verifier holds while anything of it lives."""
+    return f"{attempt}.verify.lock"
+
+
 def attempt_lock(attempt: str) -> str:
     """Name of the lock that an attempt's supervisor holds while anything of the attempt lives."""
     return f"{attempt}.lock"

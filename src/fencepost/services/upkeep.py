@@ -26,7 +26,7 @@ from fencepost.core.shares import Shares
 from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.journal import Cursor
-from fencepost.services.means import Means, attempt_lock, estimated_now_us, worker_lock
+from fencepost.services.means import Means, attempt_lock, estimated_now_us, verify_lock, worker_lock
 
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
@@ -93,17 +93,17 @@ class Upkeep:
         removed = len(self._means.workspaces.sweep(among=among, keep=keep).removed) if among else 0
         for name in locks:
             match = _ATTEMPT_LOCK.fullmatch(name)
-            if match and match[1] in ended and name == attempt_lock(match[1]):
-                self._end_what_is_left(ended[match[1]], now_us)
+            if match and match[1] in ended and name in (attempt_lock(match[1]), verify_lock(match[1])):
+                self._end_what_is_left(ended[match[1]], name, now_us)
             if (match and match[1] in ended) or _WORKER_LOCK.fullmatch(name):
                 removed += self._means.locks.remove_if_free(name)
         return removed
 
-    def _end_what_is_left(self, attempt: AttemptState, now_us: int) -> None:
+    def _end_what_is_left(self, attempt: AttemptState, lock: str, now_us: int) -> None:
         """An ended attempt whose lock is held still has somebody. A worker that lives ends its tree by itself, and has
         a lease's time for that; where it was killed with its keeper and the lease was ended from elsewhere, nobody has.
         """
-        locks, lock = self._means.locks, attempt_lock(attempt.attempt)
+        locks = self._means.locks
         late = now_us > attempt.ended_us + self._means.kernel.limits.lease_us
         if locks.is_held(lock) and (late or not locks.is_held(worker_lock(attempt.worker))):
             self._means.executor.end_holder(locks.path(lock), attempt.attempt, attempt.boot_id, same_host=True)

@@ -17,6 +17,7 @@ import msgspec
 from fencepost.core.commands import EnrolWorker, ReserveNext
 from fencepost.core.ids import IdSource
 from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
+from fencepost.core.views import is_blocked
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch
@@ -142,6 +143,9 @@ class Worker:
         if self._taken():
             return False
         with self._means.kernel.reader.look() as look:
+            if is_blocked(look.clock()):
+                # Until a person has spoken nothing starts and nothing falls due; what was reported still ends.
+                return all(look.next_due(stage) is None for stage in (FINISH, TELL, REVISE))
             if look.due(CLAIM, limit=1, group=self._plan) or look.due(DEADLINE, now_us=self._now_us(look), limit=1):
                 return False
             if not self._upkeep.is_quiet(look):
@@ -289,7 +293,12 @@ class Worker:
             self._slots_made += 1
             slot = Slot(number=self._slots_made, attempt=name, ended=self._means.threads.event())
             self._slots[slot.number] = slot
-        self._means.threads.start(partial(self._in_slot, slot, target, argument), name=f"fencepost-{name[-8:]}")
+        try:
+            self._means.threads.start(partial(self._in_slot, slot, target, argument), name=f"fencepost-{name[-8:]}")
+        except BaseException:
+            # Nobody will ever leave this slot. What was reserved for it lapses, or is found with its worker gone.
+            self._leave(slot)
+            raise
 
     def _run_attempts(self, slot: Slot, reservation: dict[str, Any]) -> None:
         """Run an attempt, and then whatever its report reserved for the slot that it leaves."""
@@ -311,10 +320,13 @@ class Worker:
             # The attempt's lease is not renewed any more: whoever looks next finds what it left.
             self._take(error)
         finally:
-            with self._guard:
-                del self._slots[slot.number]
-            slot.ended.set()
-            self._means.kernel.wakeups.notify()
+            self._leave(slot)
+
+    def _leave(self, slot: Slot) -> None:
+        with self._guard:
+            del self._slots[slot.number]
+        slot.ended.set()
+        self._means.kernel.wakeups.notify()
 
 
 def _as_fatal(error: Exception) -> FencepostError:

@@ -26,7 +26,7 @@ from tests.support.world import SECOND, World, draft, group
 
 def fold(world: World, subject: str, body: Any, **changes: Any) -> Any:
     """Fold one record more, on a subject that is first changed as a test likes; returns its value behind the record."""
-    known = world.live.get(subject)
+    known: Any = world.live.get(subject)
     if changes:
         known = replace(known, **changes)
         world.live.values[subject] = known

@@ -138,3 +138,14 @@ def test_w2_an_order_of_a_plan_that_is_over_is_not_reserved_by_name_either() -> 
     order = next(value for value in world.live.values.values() if getattr(value, "task", "") == "plan00")
     refusal = world.decide(c.Reserve(order=order.order, expected=order.version, worker=world.worker())).refusal
     assert refusal is not None and refusal.code == "deadline_passed" and refusal.detail == {"name": "plan"}
+
+
+def test_w18_a_look_that_only_blocked_an_order_is_an_answer_and_one_that_moved_nothing_is_none() -> None:
+    world = World()
+    plan = world.submit(
+        draft("a", per_attempt={"calls": 3}), draft("b", per_attempt={"calls": 3}), ceilings={"calls": 4}
+    )
+    world.reserve("a")
+    assert world.ok(c.ReserveNext(worker=world.worker(), count=1, plan=plan)) == {"reservations": []}
+    assert world.order("b").state == "blocked_budget"
+    assert world.refused(c.ReserveNext(worker=world.worker(), count=1, plan=plan)) == "nothing_ready"

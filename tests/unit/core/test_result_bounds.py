@@ -243,7 +243,7 @@ def test_w16_only_retryable_failures_are_retried_whatever_a_policy_says() -> Non
     assert "policy" not in RETRYABLE
     world = World()
     world.submit(draft("a", retry=True))
-    failing = {"outcome": "failed", "message_code": "timed_out"}
+    failing: dict[str, Any] = {"outcome": "failed", "message_code": "timed_out"}
     world.finish("a", failure="policy", **failing)
     assert world.order("a").state == "failed"
     world.submit(draft("b", retry=Retry(on=("validation",), backoff_us=1, backoff_max_us=1)), mode="new")

@@ -23,6 +23,7 @@ class Tree(msgspec.Struct, forbid_unknown_fields=True):
     by_name: dict[str, Leaf] = {}
     nested: dict[str, list[dict[str, Small]]] = {}
     short: dict[Annotated[str, msgspec.Meta(max_length=3)], int] = {}
+    deep: dict[str, list[dict[str, list[dict[str, Small]]]]] = {}
     pair: tuple[int, str] | None = None
 
 
@@ -48,6 +49,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"a` - at `$.leaves": 1}, "unknown_field", "/a` - at `$.leaves"),
     ({"a` - at `$.leaves[0]": 1, "leaves": [{}]}, "unknown_field", "/a` - at `$.leaves[0]"),
     ({"a` - at `$.leaves[7]": 1, "leaves": [{}]}, "unknown_field", "/a` - at `$.leaves[7]"),
+    ({"a` - at `$.leaves[1]": 1, "leaves": [{}]}, "unknown_field", "/a` - at `$.leaves[1]"),
     ({"leaves": [{"a` - at `$.leaves": 1}]}, "unknown_field", "/leaves/0/a` - at `$.leaves"),
     ({"by_name": {"[...]": {}, "x.y": {"number": "z"}}}, "wrong_type", "/by_name/x.y/number"),
 ]
@@ -78,6 +80,20 @@ def test_whichever_key_of_whichever_table_is_wrong_is_found(name: str, place: in
     with pytest.raises(Undecodable) as caught:
         convert({"nested": document}, Tree)
     assert (caught.value.code, caught.value.path) == ("bad_value", f"/nested/{name}/{place}/{key}")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("key", ["p", "q", "r"])
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+@pytest.mark.parametrize("table", ["x", "y", "z"])
+def test_tables_and_lists_inside_each_other_are_looked_through(name: str, table: str, key: str, place: int) -> None:
+    good = dict.fromkeys("pqr", 1)
+    rows = [{**good, key: 10} if row == place else good for row in range(3)]
+    tables = {each: rows if each == table else [good] * 3 for each in "xyz"}
+    document = {each: [tables if each == name and row == place else {} for row in range(3)] for each in "abc"}
+    with pytest.raises(Undecodable) as caught:
+        convert({"deep": document}, Tree)
+    assert caught.value.path == f"/deep/{name}/{place}/{table}/{place}/{key}"
 
 
 @pytest.mark.parametrize("place", range(5))

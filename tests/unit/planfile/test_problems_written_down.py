@@ -19,6 +19,7 @@ import pytest
 from fencepost.core.ids import sha256_of
 from fencepost.core.planfile import CheckedPlan, check_text
 from fencepost.core.planfile.currencies import ISO_4217
+from fencepost.core.planfile.read import Syntax
 from tests.unit.planfile.plans import check, order, plan
 from tests.unit.planfile.test_codes import BAD, TREE
 
@@ -104,6 +105,12 @@ MORE: dict[str, Any] = {
     "an attempt's time that cannot be read": plan(order(attempt_time="soon", budget={"time": "1s"}), budget=BUDGET),
     "a currency of its own for an attempt": plan(
         order(budget={"money": {"USD": "1"}, "per_attempt": {"money": {"EUR": "1", "usd": "1"}}}), budget=BUDGET
+    ),
+    "an attempt's currency beside its order's": plan(
+        order(budget={"money": {"USD": "1"}, "per_attempt": {"money": {"EUR": "1"}}}), budget={"attempts": 1}
+    ),
+    "an attempt's currency beside its plan's": plan(
+        order(budget={"per_attempt": {"money": {"EUR": "1"}}}), budget=BUDGET
     ),
     "numbers at their ends": plan(
         order("a", accept={"exit_code": 255}, budget={"attempts": 1_000_000, "calls": 0, "tokens": {"input": 0}}),
@@ -229,7 +236,7 @@ NESTED: dict[str, Callable[[Any], Any]] = {
     "a parameter": lambda value: plan(order(params={"a": value})),
     "an order": lambda value: plan(order(), value) if isinstance(value, dict) else plan(work=[order(), value]),
 }
-TEXTS = {
+TEXTS: dict[str, tuple[str, Syntax]] = {
     "no toml": ("a = ", "toml"),
     "no toml later on": ('objective = "o"\n[budget]\nattempts = = 1\n', "toml"),
     "a key twice": ("[budget]\nattempts = 1\nattempts = 2\n", "toml"),

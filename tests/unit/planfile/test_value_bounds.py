@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.core.canonical import Undecodable
 from fencepost.core.planfile import bounds
 from fencepost.core.planfile.problems import Findings, Spot
 from fencepost.core.planfile.values import fits_bytes, read_arguments, read_money, suggested_name, walk_document
@@ -95,3 +96,27 @@ def test_money_is_counted_in_micros_up_to_what_a_document_can_say() -> None:
 )
 def test_a_name_is_suggested_that_is_like_the_text(text: str, name: str) -> None:
     assert suggested_name(text) == name
+
+
+def test_a_plan_that_cannot_be_named_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(_: object) -> str:
+        raise Undecodable("too_large", "too many bytes")
+
+    monkeypatch.setattr("fencepost.core.planfile.check.content_digest", too_large)
+    checked = check(plan())
+    assert checked.document is None and checked.content_digest is None
+    (problem,) = checked.problems
+    assert (problem.code, problem.at, problem.next) == ("out_of_range", "", "make the plan smaller, or split it")
+    assert problem.message == "the plan has no canonical form: too_large at the document: too many bytes"
+
+
+@pytest.mark.parametrize(("edges_max", "fits"), [(3, True), (2, False)])
+def test_case_40_dependencies_are_counted_over_all_orders(
+    edges_max: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "EDGES_MAX", edges_max)
+    checked = check(plan(order("a"), order("b", needs=["a"]), order("c", needs=["a", {"any": ["b"]}])))
+    told = [(problem.code, problem.at, problem.message, problem.next) for problem in checked.problems]
+    words = f"the plan has 3 dependencies, at most {edges_max} are taken"
+    following = "put orders in between that gather some of them"
+    assert told == ([] if fits else [("out_of_range", "/work", words, following)])

@@ -12,7 +12,7 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,8 @@ from fencepost.testing.simulator.world import Outcome
 
 FOLDER = "sim-failures"
 SEEDS = 100
+MINUTES_MAX = 10_080.0  # a week
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,38 +40,64 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = options.seeds
     if seeds is None:
         seeds = SEED_MAX if options.minutes is not None else (SEEDS if options.seed is None else 1)
+    folder = Path(options.failures).absolute()
     report, failures = explore(
-        first, seeds=seeds, minutes=options.minutes, jobs=max(options.jobs, 1), failed=_say_failed
+        first, seeds=seeds, minutes=options.minutes, jobs=options.jobs, failed=lambda outcome: _keep(outcome, folder)
     )
     _print(report)
     if options.json is not None:
-        Path(options.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        options.json.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+        options.json.close()
+    if report.interrupted:
+        return INTERRUPTED
     for outcome in failures[: options.shrink]:
-        _keep(outcome, Path(options.failures))
+        _shrink(outcome, folder, options.shrink_runs)
     return 1 if failures else 0
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not least <= number <= SEED_MAX:
+            raise argparse.ArgumentTypeError(f"a number from {least} to {SEED_MAX}, not {text}")
+        return number
+
+    return read
+
+
+def _minutes(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= MINUTES_MAX:
+        raise argparse.ArgumentTypeError(f"more than 0 and at most {MINUTES_MAX} minutes, not {text}")
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=None, help="how many seeds to run (100; one with --seed)")
-    parser.add_argument("--minutes", type=float, default=None, help="go on for so long instead")
-    parser.add_argument("--seed", type=int, default=None, help="the first seed (0; with --minutes any)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as a document")
+    parser.add_argument("--seeds", type=_whole(1), default=None, help="how many seeds to run (100; one with --seed)")
+    parser.add_argument("--minutes", type=_minutes, default=None, help="begin seeds for so long instead")
+    parser.add_argument("--seed", type=_whole(0), default=None, help="the first seed (0; with --minutes any)")
+    parser.add_argument("--jobs", type=_whole(1), default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument(
+        "--json", metavar="FILE", type=argparse.FileType("w", encoding="utf-8"), help="write the figures as a document"
+    )
     parser.add_argument("--failures", default=FOLDER, metavar="FOLDER", help=f"where failing runs go ({FOLDER})")
-    parser.add_argument("--shrink", type=int, default=1, metavar="N", help="make the first N failing runs small (1)")
+    parser.add_argument(
+        "--shrink", type=_whole(0), default=1, metavar="N", help="make the first N failing runs small (1)"
+    )
+    parser.add_argument(
+        "--shrink-runs", type=_whole(1), default=RUNS_MAX, metavar="N", help=f"in at most N runs ({RUNS_MAX})"
+    )
     parser.add_argument("--story", action="store_true", help="run one seed here and tell what happened")
     parser.add_argument("--replay", metavar="FILE", help="run a kept failure again and tell what happened")
     return parser
 
 
-def _say_failed(outcome: Outcome) -> None:
-    print(f"seed {outcome.seed}: {outcome.problem}", file=sys.stderr, flush=True)
-
-
 def _print(report: Report) -> None:
+    if report.interrupted:
+        print("interrupted; what was counted until then:")
     print(
         f"{report.seeds} seeds from {report.first_seed}: {len(report.failed)} failed; {report.steps:,} steps, "
         f"{report.steps_per_cpu_s:,} a second of each core, {report.seeds_per_minute} seeds a minute; "
@@ -86,18 +114,49 @@ def _print(report: Report) -> None:
             print(f"  {count:>9,}  {name}")
 
 
-def _keep(outcome: Outcome, folder: Path) -> None:
-    """Make a failing run small, write it down, and tell it."""
-    print(f"\nmaking seed {outcome.seed} small (at most {RUNS_MAX} runs)", file=sys.stderr)
-    failure = Shrinker(draw(outcome.seed), tell=lambda text: print(f"  {text}", file=sys.stderr)).shrink()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"seed-{outcome.seed}.json"
+def _path(outcome: Outcome, folder: Path) -> Path:
+    return folder / f"seed-{outcome.seed}.json"
+
+
+def _write(failure: Failure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=1) + b"\n")
+
+
+def _keep(outcome: Outcome, folder: Path) -> None:
+    """Write a failing run down as soon as it is known, as large as it is."""
+    path = _path(outcome, folder)
+    _write(Failure(problem=outcome.problem, scenario=draw(outcome.seed)), path)
+    print(f"seed {outcome.seed}: {outcome.problem}\nkept in {path}", file=sys.stderr, flush=True)
+
+
+def _shrink(outcome: Outcome, folder: Path, runs_max: int) -> None:
+    """Make a failing run small, write it down whenever it has become smaller, and tell it."""
+    path = _path(outcome, folder)
+    print(f"\nmaking seed {outcome.seed} small (at most {runs_max} runs; Ctrl-C keeps what is there)", file=sys.stderr)
+
+    def tell(text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    try:
+        shrinker = Shrinker(
+            draw(outcome.seed), runs_max=runs_max, tell=tell, keep=lambda failure: _write(failure, path)
+        )
+        failure = shrinker.shrink()
+    except KeyboardInterrupt:
+        print(f"interrupted; kept in {path}", file=sys.stderr)
+        return
+    _write(failure, path)
     print("\n".join((*failure.story, "", failure.problem, "", f"kept in {path}; once more: --replay {path}")))
+    print("once it is mended, the file belongs into tests/simulation/failures")
 
 
 def _replay(name: str) -> int:
-    failure = msgspec.json.decode(Path(name).read_bytes(), type=Failure)
+    try:
+        failure = msgspec.json.decode(Path(name).read_bytes(), type=Failure)
+    except (OSError, msgspec.DecodeError) as error:
+        print(f"sim: {name} is not the file of a failing run: {error}", file=sys.stderr)
+        return 2
     outcome = run(failure.scenario, with_story=True)
     print("\n".join(outcome.story))
     if not outcome.problem:

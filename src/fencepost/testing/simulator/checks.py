@@ -145,6 +145,9 @@ class Checks:
         """Only what was activated runs, once, and nothing of its order beside it (checks 2 and 3)."""
         job = tree.job
         if job.lock_path.endswith(".verify.lock"):
+            twins = [other for other in self.trees.alive if other.job.lock_path == job.lock_path]
+            if len(twins) > 1:
+                self.problem(f"two verifiers of {job.attempt} run at once")
             return
         self._story(tree.process.name, f"starts {short(job.attempt)} of {short(job.order)} on {tree.host.number}")
         attempt = self.shadow.values.get(job.attempt)

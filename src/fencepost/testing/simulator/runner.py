@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ class Report(msgspec.Struct, kw_only=True):
     cpu_s: float = 0.0
     steps_per_cpu_s: int = 0
     seeds_per_minute: int = 0
+    interrupted: bool = False
     records: int = 0
     orders: int = 0
     executions: int = 0
@@ -71,6 +73,7 @@ def _batches(first: int, seeds: int, minutes: float | None) -> Iterator[list[int
 
 def end_with_parent() -> None:
     """A process of the pool whose parent was killed has nobody to work for, and would wait for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the parent wants its figures, not ours
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_watch, args=(parent.sentinel,), daemon=True).start()
@@ -84,26 +87,29 @@ def _watch(sentinel: int) -> None:
 def explore(
     first: int, *, seeds: int, minutes: float | None, jobs: int, failed: Callable[[Outcome], None]
 ) -> tuple[Report, list[Outcome]]:
-    """Run `seeds` seeds from `first`, or as many as begin within `minutes`. `failed` is told of each that fails."""
+    """Run `seeds` seeds from `first`, or as many as begin within `minutes`. `failed` is told of each that fails.
+
+    Ctrl-C ends it early, with what has been counted so far.
+    """
     report = Report(first_seed=first)
     failures: list[Outcome] = []
     counts = {name: Counter[str]() for name in ("faults", "transitions", "commands", "refusals")}
     began_s = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool:
-        for timed in _results(pool, _batches(first, seeds, minutes), jobs):
-            report.cpu_s += timed.cpu_s
-            for outcome in timed.outcomes:
-                report.seeds += 1
-                report.steps += outcome.steps
-                report.records += outcome.records
-                report.orders += outcome.orders
-                report.executions += outcome.executions
-                for name, counter in counts.items():
-                    counter.update(getattr(outcome, name))
-                if outcome.problem:
-                    failures.append(outcome)
-                    failed(outcome)
+        try:
+            for timed in _results(pool, _batches(first, seeds, minutes), jobs):
+                report.cpu_s += timed.cpu_s
+                for outcome in timed.outcomes:
+                    _count(report, counts, outcome)
+                    if outcome.problem:
+                        failures.append(outcome)
+                        failed(outcome)
+        except KeyboardInterrupt:
+            report.interrupted = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()
     report.wall_s = time.monotonic() - began_s
     report.failed = sorted(outcome.seed for outcome in failures)
     report.steps_per_cpu_s = int(report.steps / report.cpu_s) if report.cpu_s else 0
@@ -111,6 +117,16 @@ def explore(
     for name, counter in counts.items():
         setattr(report, name, dict(sorted(counter.items())))
     return report, sorted(failures, key=lambda outcome: outcome.seed)
+
+
+def _count(report: Report, counts: dict[str, Counter[str]], outcome: Outcome) -> None:
+    report.seeds += 1
+    report.steps += outcome.steps
+    report.records += outcome.records
+    report.orders += outcome.orders
+    report.executions += outcome.executions
+    for name, counter in counts.items():
+        counter.update(getattr(outcome, name))
 
 
 def _results(pool: ProcessPoolExecutor, batches: Iterator[list[int]], jobs: int) -> Iterator[Timed]:

@@ -40,21 +40,42 @@ def run(scenario: Scenario, *, with_story: bool = False) -> Outcome:
 class Shrinker:
     """Tries smaller scenarios until none of them fails any more, or until `runs_max` were tried."""
 
-    def __init__(self, scenario: Scenario, *, runs_max: int = RUNS_MAX, tell: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        runs_max: int = RUNS_MAX,
+        tell: Callable[[str], None] = print,
+        keep: Callable[[Failure], None] | None = None,
+    ) -> None:
+        """`keep` is handed what is there at once, and whenever it became smaller: an interrupt loses nothing."""
         self._best = scenario
-        self._left = runs_max
+        self._runs_max = self._left = runs_max
         self._tell = tell
+        self._keep = keep
         self.runs = 0
         self._outcome = run(scenario)
         self._wanted = signature(self._outcome.problem)
+        self._hand_over()
 
     def shrink(self) -> Failure:
         if self._wanted:
+            self._cut()
             improved = True
             while improved and self._left > 0:
                 improved = any([self._try_all(step) for step in _STEPS])
         told = run(self._best, with_story=True)
         return Failure(problem=told.problem, scenario=self._best, runs=self.runs, story=told.story)
+
+    def _hand_over(self) -> None:
+        if self._keep is not None and self._wanted:
+            self._keep(Failure(problem=self._outcome.problem, scenario=self._best, runs=self.runs))
+
+    def _cut(self) -> None:
+        """Leave out what comes after the failure: it costs time and tells nothing."""
+        end_us = self._outcome.simulated_us + 1
+        if end_us < self._best.length_us:
+            self._fails(_until(self._best, end_us))
 
     def _try_all(self, step: Callable[[Scenario], Iterator[Scenario]]) -> bool:
         """Take over the first smaller scenario of a kind that still fails, as often as there is one."""
@@ -77,8 +98,9 @@ class Shrinker:
             self.runs += 1
             outcome = run(candidate)
             if signature(outcome.problem) == self._wanted:
-                self._best = candidate
-                self._tell(f"smaller: {size(candidate)}, {outcome.steps} steps")
+                self._best, self._outcome = candidate, outcome
+                self._tell(f"{self.runs} of {self._runs_max}: {size(candidate)}, {outcome.steps} steps")
+                self._hand_over()
                 return True
             if self._left <= 0:
                 return False
@@ -185,14 +207,19 @@ def _plainer_orders(scenario: Scenario) -> Iterator[Scenario]:
 
 def _shorter(scenario: Scenario) -> Iterator[Scenario]:
     """Without what comes after the middle, and with less to wait for."""
-    half_us = scenario.length_us // 2
-    if half_us >= SECOND_US:
-        yield replace(
-            scenario,
-            length_us=half_us,
-            actions=tuple(each for each in scenario.actions if each.at_us <= half_us),
-            faults=tuple(each for each in scenario.faults if each.at_us <= half_us),
-        )
+    for part in (2, 4):
+        shorter_us = scenario.length_us - scenario.length_us // part
+        if shorter_us >= SECOND_US:
+            yield _until(scenario, shorter_us)
+
+
+def _until(scenario: Scenario, end_us: int) -> Scenario:
+    return replace(
+        scenario,
+        length_us=end_us,
+        actions=tuple(each for each in scenario.actions if each.at_us <= end_us),
+        faults=tuple(each for each in scenario.faults if each.at_us <= end_us),
+    )
 
 
 _STEPS: tuple[Callable[[Scenario], Iterator[Scenario]], ...] = (
