@@ -17,6 +17,7 @@ import math
 import os
 import selectors
 import signal
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ from tests.mutation.mutants import Function, Mutant, change_of, functions_of, mu
 from tests.mutation.reach import ROOT, Reach, modules_like, path_of, quiet, reach_of_all
 
 HERE = Path(__file__).resolve().parent
+KEEP = Path(tempfile.gettempdir()) / "fencepost-mutmut"
 CAUGHT = ("killed", "timeout")
 LEFT_OUT = ("text", "loading")
 BRISK_SECONDS = 0.2
@@ -298,7 +300,7 @@ def main() -> int:
     config = tomllib.loads((HERE / "mutmut.toml").read_text("utf-8"))["mutmut"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", default=config["modules"], metavar="MODULE")
-    parser.add_argument("--keep", type=Path, default=ROOT / ".fencepost-mutmut", help="folder of earlier verdicts")
+    parser.add_argument("--keep", type=Path, default=KEEP, help="folder of earlier verdicts")
     parser.add_argument("--children", type=int, default=config["children"])
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="try what survived before on these tests alone")
     parser.add_argument("--seconds-max", type=float, default=math.inf, help="leave out slower tests")

@@ -95,7 +95,7 @@ def simulated(seed: int) -> bytes:
     """The journal of a simulated run, whatever its checks say of it: that is another test's matter."""
     world = World(draw(seed))
     outcome = world.run()
-    with world.disk.memory.snapshot() as reads:
+    with world.disk.engine.snapshot() as reads:
         return b"".join(data + b"\n" for _, data in reads.records(STREAM, 0, outcome.records))
 
 

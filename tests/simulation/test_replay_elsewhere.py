@@ -9,7 +9,6 @@ unseen.
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from itertools import islice
@@ -154,8 +153,6 @@ def test_w21_the_same_commands_give_the_same_journal_in_another_place(
 
 
 _SIMULATE = """
-import os
-os.getpid = lambda: 7
 import hashlib
 from tests.simulation.replays import simulated
 print(*[hashlib.sha256(simulated(seed)).hexdigest() for seed in range(3)])
@@ -163,12 +160,9 @@ print(*[hashlib.sha256(simulated(seed)).hexdigest() for seed in range(3)])
 
 
 def test_w21_the_same_seed_gives_the_same_simulated_journal_in_another_place(
-    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+    pytestconfig: pytest.Config,
 ) -> None:
-    # A worker enrols under the number of its process, which no simulation chooses.
-    monkeypatch.setattr(os, "getpid", lambda: 7)
     here = [hashlib.sha256(simulated(seed)).hexdigest() for seed in range(3)]
-    monkeypatch.undo()
     command = [sys.executable, "-c", _SIMULATE]
     assert run_tests_own(command, PLACES[5], pytestconfig).decode().split() == here
 

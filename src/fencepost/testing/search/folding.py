@@ -5,7 +5,7 @@ are named by what they are (an order by task and replacement, an attempt by orde
 and what is over for everybody is over. Workers are told apart only while they hold something. Amounts count only in
 the dimensions that some ceiling of the world can name; that the others balance is checked on every edge instead.
 
-A fold that forgot too much would hide places. `explore.compare_folded` therefore expands places that were folded into
+A fold that forgot too much would hide places. `--compare` therefore expands places that were folded into
 others all the same, and compares what can happen there.
 """
 
