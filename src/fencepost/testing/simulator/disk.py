@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 from fencepost.ports.errors import StorageFull, StorageUnavailable
 from fencepost.ports.journal import Append, Journal, Reads, StoreInfo, Stream, Transaction
@@ -17,6 +17,9 @@ from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.loop import Loop, Process, Task
 
 SLOW_US = 1_000_000
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Watch(Protocol):
@@ -137,7 +140,7 @@ class SimJournal:
 
 
 class SimTransaction:
-    """A transaction whose steps can fail. Reads under its lock are the engine's own."""
+    """A transaction, each of whose questions and changes is a step: others go on meanwhile, or its process is gone."""
 
     def __init__(self, disk: Disk, process: Process, inner: Transaction) -> None:
         self._disk = disk
@@ -146,18 +149,27 @@ class SimTransaction:
         self.appended: Append | None = None
         self.head = inner.head
         self.streams = inner.streams
-        self.states = inner.states
-        self.state_page = inner.state_page
-        self.command = inner.command
-        self.commands = inner.commands
-        self.records = inner.records
-        self.find_due = inner.find_due
-        self.find_last = inner.find_last
-        self.next_due = inner.next_due
-        self.index_page = inner.index_page
-        self.edges = inner.edges
-        self.edge_count = inner.edge_count
-        self.replace_caches = inner.replace_caches
+        self.states = self._step(inner.states)
+        self.state_page = self._step(inner.state_page)
+        self.command = self._step(inner.command)
+        self.commands = self._step(inner.commands)
+        self.records = self._step(inner.records)
+        self.find_due = self._step(inner.find_due)
+        self.find_last = self._step(inner.find_last)
+        self.next_due = self._step(inner.next_due)
+        self.index_page = self._step(inner.index_page)
+        self.edges = self._step(inner.edges)
+        self.edge_count = self._step(inner.edge_count)
+        self.replace_caches = self._step(inner.replace_caches)
+
+    def _step(self, call: Callable[P, R]) -> Callable[P, R]:
+        disk, process = self._disk, self._process
+
+        def stepped(*arguments: P.args, **named: P.kwargs) -> R:
+            disk.step(process)
+            return call(*arguments, **named)
+
+        return stepped
 
     def append(self, group: Append) -> None:
         self.appended = group
