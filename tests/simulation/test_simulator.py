@@ -20,12 +20,11 @@ import pytest
 
 from fencepost.kernel.group import Group
 from fencepost.kernel.view import Memory
-from fencepost.ports.executor import HolderProof
 from fencepost.services.recover import Recoverer
 from fencepost.services.upkeep import Blocked, Upkeep
 from fencepost.storage import sqlite
 from fencepost.testing.simulator import __main__ as command_line
-from fencepost.testing.simulator.executor import SimExecutor, SimRunning
+from fencepost.testing.simulator.executor import SimRunning
 from fencepost.testing.simulator.faults import Rates
 from fencepost.testing.simulator.scenario import SECOND_US, Action, FaultEvent, OrderShape, Scenario, draw
 from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
@@ -137,10 +136,6 @@ def no_rows_forgotten(memory: Memory, head: object) -> None:
     memory._head = head  # type: ignore[assignment]  # any head is fine for somebody who never looks at it
 
 
-def gone(self: SimExecutor, attempt: str, boot_id: str) -> HolderProof:
-    return HolderProof(gone=True, lock="free", pids=(), evidence=("a lie",))
-
-
 def always_gone(self: Recoverer, attempt: Any, reading: Any, *, is_over: bool) -> bool:
     from fencepost.core.commands import ProveHolderGone
 
@@ -180,7 +175,6 @@ def lost_replay(known: Callable[..., Any]) -> Callable[..., Any]:
 PLANTED: dict[str, tuple[type, str, Any, str]] = {
     "a cache is kept after another writer": (Memory, "at", no_rows_forgotten, ""),
     "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone, "runs beside"),
-    "a supervisor that says that nobody is left": (SimExecutor, "_proof", gone, "runs beside"),
     "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", looks_away, "no rest within"),
     "nobody examines what waits for budget": (Blocked, "movable", none_movable, "no rest within"),
     "a keeper that waits for no deadline": (SimRunning, "confirm", no_confirm, "runs beside"),
