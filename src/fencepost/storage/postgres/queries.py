@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from fencepost.storage.sqlite.queries import parse_queries
+from fencepost.storage.queries import parse_queries
 
 SCHEMA = "fencepost"
 

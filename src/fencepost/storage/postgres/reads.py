@@ -10,40 +10,21 @@ from collections.abc import MutableMapping, Sequence
 import psycopg
 
 from fencepost.ports.errors import FencepostError
-from fencepost.ports.journal import (
-    CommandRow,
-    Cursor,
-    EdgeRow,
-    Head,
-    IndexRow,
-    StateRow,
-    StoredRecord,
-    Stream,
-)
-from fencepost.storage.checks import EMPTY_HEAD, SEQ_MAX, ended, require_limit
+from fencepost.ports.journal import CommandRow, StateRow, StoredRecord, Stream
+from fencepost.storage.checks import SEQ_MAX, require_limit
 from fencepost.storage.postgres.connections import Address, Connection, query
 from fencepost.storage.postgres.errors import map_error
-
-_INTEGER_MIN = -(1 << 63)
-_INTEGER_MAX = (1 << 63) - 1
+from fencepost.storage.sql_reads import SqlReads
 
 
-class PostgresReads:
-    """The port's `Reads`. Valid until the block that gave it ends; used by one thread at a time.
-
-    `numbers` are those of the streams met so far. They never change, so that a journal shares them between reads.
-    """
+class PostgresReads(SqlReads):
+    """Reads of one connection."""
 
     def __init__(self, connection: Connection, address: Address, numbers: MutableMapping[Stream, int]) -> None:
+        super().__init__(numbers)
         self._connection = connection
         self._address = address
         self._statements = address.statements.by_name
-        self._numbers = numbers
-        self._open = True
-
-    def end(self) -> None:
-        """Every later call raises StorageError: its answer would be of another head."""
-        self._open = False
 
     def failed(self, error: psycopg.Error) -> FencepostError:
         """Return what to raise for `error`."""
@@ -56,40 +37,9 @@ class PostgresReads:
         except psycopg.Error as error:
             raise self.failed(error) from error
 
-    def _require_open(self) -> None:
-        if not self._open:
-            raise ended()
-
-    def _number(self, stream: Stream) -> int:
-        """The stream's number; 0, which no stream has, when it is not stored yet."""
-        number = self._numbers.get(stream)
-        if number is None:
-            rows = self._rows("stream", *stream)
-            if not rows:
-                return 0
-            number = self._numbers[stream] = int(str(rows[0][0]))
-        return number
-
-    def head(self, stream: Stream) -> Head:
-        rows = self._rows("stream", *stream)
-        return Head._make(rows[0][1:]) if rows else EMPTY_HEAD
-
-    def streams(self) -> list[Stream]:
-        return [Stream._make(row) for row in self._rows("streams")]
-
     def states(self, stream: Stream, subjects: Sequence[str]) -> dict[str, StateRow]:
         rows = self._rows("states", self._number(stream), list(subjects)) if subjects else []
         return {row.subject: row for row in map(StateRow._make, rows)}
-
-    def state_page(self, stream: Stream, after: str, prefix: str, limit: int) -> list[StateRow]:
-        require_limit(limit)
-        name, bound = ("state_page_after", after) if after >= prefix else ("state_page_from", prefix)
-        # Subjects of one prefix stand together, so that the first other one ends the page.
-        page = [StateRow._make(row) for row in self._rows(name, self._number(stream), bound, limit)]
-        return [row for row in page if row.subject.startswith(prefix)]
-
-    def command(self, stream: Stream, key: str) -> CommandRow | None:
-        return self.commands(stream, (key,)).get(key)
 
     def commands(self, stream: Stream, keys: Sequence[str]) -> dict[str, CommandRow]:
         rows = self._rows("commands", self._number(stream), list(keys)) if keys else []
@@ -99,43 +49,3 @@ class PostgresReads:
         require_limit(limit)
         rows = self._rows("records", self._number(stream), min(max(after_seq, 0), SEQ_MAX), limit)
         return [StoredRecord._make(row) for row in rows]
-
-    def find_due(
-        self,
-        stream: Stream,
-        stage: str,
-        now_us: int,
-        after: Cursor | None,
-        limit: int,
-        group: str | None = None,
-    ) -> list[IndexRow]:
-        require_limit(limit)
-        bound = after or Cursor(due_us=_INTEGER_MIN, rank=_INTEGER_MIN, subject="")
-        values = (self._number(stream), stage, *bound, min(now_us, _INTEGER_MAX), limit)
-        rows = self._rows("find_due", *values) if group is None else self._rows("find_due_group", *values, group)
-        return [IndexRow._make(row) for row in rows]
-
-    def find_last(self, stream: Stream, stage: str, group: str, limit: int) -> list[IndexRow]:
-        require_limit(limit)
-        return [IndexRow._make(row) for row in self._rows("find_last", self._number(stream), stage, group, limit)]
-
-    def next_due(self, stream: Stream, stage: str) -> int | None:
-        rows = self._rows("next_due", self._number(stream), stage)
-        return int(str(rows[0][0])) if rows else None
-
-    def index_page(self, stream: Stream, after: tuple[str, str] | None, limit: int) -> list[IndexRow]:
-        require_limit(limit)
-        number = self._number(stream)
-        if after is None:
-            rows = self._rows("index_page_first", number, limit)
-        else:
-            rows = self._rows("index_page", number, *after, limit)
-        return [IndexRow._make(row) for row in rows]
-
-    def edges(self, stream: Stream, member: str, after_position: int, limit: int) -> list[EdgeRow]:
-        require_limit(limit)
-        return [EdgeRow._make(row) for row in self._rows("edges", self._number(stream), member, after_position, limit)]
-
-    def edge_count(self, stream: Stream, member: str) -> int:
-        rows = self._rows("edge_count", self._number(stream), member)
-        return int(str(rows[0][0])) if rows else 0
