@@ -5,6 +5,7 @@ A connection is made on autocommit, so that transactions begin and end where the
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import weakref
@@ -72,6 +73,13 @@ class Address:
         return self._shown
 
 
+def _seconds_left(address: Address, deadline_s: float) -> int:
+    """How long one try to connect may take: whole seconds, two at the least, which is the library's own floor."""
+    asked = int(conninfo_to_dict(address.conninfo).get("connect_timeout") or 0)
+    left = max(math.ceil(deadline_s - time.monotonic()), 2)
+    return min(asked, left) if asked > 0 else left
+
+
 def connect(address: Address, deadline_s: float) -> Connection:
     """Return a new connection. A server that is starting or recovering is waited for until `deadline_s`.
 
@@ -81,10 +89,13 @@ def connect(address: Address, deadline_s: float) -> Connection:
     while True:
         try:
             connection = psycopg.Connection.connect(
-                address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor[tuple[object, ...]]
+                address.conninfo,
+                autocommit=True,
+                connect_timeout=_seconds_left(address, deadline_s),
+                cursor_factory=psycopg.RawCursor[tuple[object, ...]],
             )
         except psycopg.Error as error:
-            now = pq.PGconn.ping(address.conninfo.encode())
+            now = pq.PGconn.ping(make_conninfo(address.conninfo, connect_timeout=2).encode())
             # One that broke off and is well by now may just have begun to recover. One that refuses does it again.
             is_passing = now == pq.Ping.REJECT or (now == pq.Ping.OK and not was_refused)
             if not is_passing or time.monotonic() >= deadline_s:
