@@ -17,7 +17,7 @@ from fencepost.core.chain import Link, Sealed, fact_of, read_record
 from fencepost.core.commands import Request
 from fencepost.core.evolve import evolve
 from fencepost.core.index import rows_of
-from fencepost.core.state import AttemptState, Value, encode_value
+from fencepost.core.state import CLOCK, AttemptState, ClockState, Value, encode_value
 from fencepost.kernel.receipts import Receipt
 from fencepost.kernel.replay import Replayed
 from fencepost.ports.journal import Append
@@ -25,6 +25,7 @@ from fencepost.testing.simulator.auditor import Auditor, Reply
 from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.loop import Loop, Process
 
+DRIFT_US = 50_000  # by which the clocks of hosts part within a run, generously
 REQUESTS_KEPT = 400  # of which those who repeat choose
 
 Witnessed = tuple[Request, Receipt, Sequence[Sealed]]
@@ -65,12 +66,14 @@ class Checks:
         self.refusals: Counter[str] = Counter()
         self.records: Counter[str] = Counter()
         self.requests: list[Request] = []  # what was asked lately, for those who repeat it
+        self._late_us = limits["clock_resolution_us"] + DRIFT_US
         self._story = story
         self._witnessed: dict[Process, list[Witnessed]] = {}
         self._rows: dict[tuple[str, str], Any] = {}  # index rows as the store was told
         self._starts: Counter[str] = Counter()
         self._chance = Random("requests")  # its own, so that looking on changes no turn
         trees.began.append(self._began)
+        trees.confirmed.append(self._confirmed)
 
     def witness(self, process: Process) -> Callable[[Request, Receipt, Sequence[Sealed]], None]:
         """The witness of one process's kernel."""
@@ -162,6 +165,19 @@ class Checks:
             alone = not other.keeper and other.host is not tree.host
             if beside and not alone and not other.job.lock_path.endswith(".verify.lock"):
                 self.problem(f"{job.attempt} runs beside {other.job.attempt} of the same order")
+
+    def _confirmed(self, tree: Tree) -> None:
+        """No keeper is told of a lease that ends later than the journal's, but for the age of an observation."""
+        attempt, clock = self.shadow.values.get(tree.job.attempt), self.shadow.values.get(CLOCK)
+        if not isinstance(attempt, AttemptState) or not isinstance(clock, ClockState) or not attempt.lease_us:
+            return
+        source = clock.sources.get(tree.host.name)
+        if source is None or source.boot_id != tree.host.boot_id or tree.job.lock_path.endswith(".verify.lock"):
+            return
+        end_tick_us = source.anchor_tick + attempt.lease_us - source.anchor_logical_us
+        if tree.deadline_tick_us > end_tick_us + self._late_us:
+            late_us = tree.deadline_tick_us - end_tick_us
+            self.problem(f"the keeper of {tree.job.attempt} was told of a lease that ends {late_us} us too late")
 
     def problem(self, text: str) -> None:
         self._story("check", text)

@@ -61,6 +61,7 @@ class Trees:
         self.faults = faults
         self.alive: list[Tree] = []
         self.began: list[Callable[[Tree], None]] = []
+        self.confirmed: list[Callable[[Tree], None]] = []
         self.count = 0
 
     def begin(self, tree: Tree) -> None:
@@ -282,6 +283,8 @@ class SimRunning:
         tree = self._tree
         if deadline_tick_us > tree.deadline_tick_us:
             tree.deadline_tick_us = deadline_tick_us
+            for step in self._trees.confirmed:
+                step(tree)
             if tree.ended is None and tree.alive:
                 self._plan()
 
