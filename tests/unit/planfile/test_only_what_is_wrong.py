@@ -74,10 +74,27 @@ def test_a_key_that_is_refused_with_words_of_its_own_takes_no_suggestion_from_ot
     assert problem.next == 'write "calls"'
 
 
-def test_a_longest_backoff_that_cannot_be_read_is_not_too_long_as_well() -> None:
-    checked = check(plan(order(retry={"on": ["executor"], "backoff": "2h", "backoff_max": "soon"})))
-    (problem,) = [problem for problem in checked.problems if problem.at == "/work/0/retry/backoff_max"]
-    assert '"soon"' in problem.message
+TOO_LONG, SHORTER, NO_TIME = "is longer than 1h", "backoff_max is shorter than backoff", "is not a duration"
+
+
+@pytest.mark.parametrize(
+    ("retry", "told"),
+    [
+        ({"backoff": "1h", "backoff_max": "1h"}, {}),
+        ({"backoff": "2h"}, {"backoff": TOO_LONG}),
+        ({"backoff": "2h", "backoff_max": "3h"}, {"backoff": TOO_LONG, "backoff_max": TOO_LONG}),
+        ({"backoff": "2h", "backoff_max": "1m"}, {"backoff": TOO_LONG}),
+        ({"backoff": "2h", "backoff_max": "soon"}, {"backoff_max": NO_TIME, "backoff": TOO_LONG}),
+        ({"backoff": "soon", "backoff_max": "3h"}, {"backoff": NO_TIME, "backoff_max": TOO_LONG}),
+        ({"backoff": "soon", "backoff_max": "1ms"}, {"backoff": NO_TIME}),
+        ({"backoff": "2m", "backoff_max": "1m"}, {"backoff_max": SHORTER}),
+        ({"on": ["never"], "backoff": "2m", "backoff_max": "1m"}, {"on/0": "", "backoff_max": SHORTER}),
+    ],
+)
+def test_each_backoff_is_told_what_is_wrong_with_it_at_once(retry: dict[str, Any], told: dict[str, str]) -> None:
+    problems = check(plan(order(retry={"on": ["executor"], **retry}))).problems
+    assert [problem.at.removeprefix("/work/0/retry/") for problem in problems] == list(told)
+    assert all(words in problem.message for problem, words in zip(problems, told.values(), strict=True))
 
 
 @pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])

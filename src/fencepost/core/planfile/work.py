@@ -318,10 +318,12 @@ def _read_retry(spot: Spot, value: object) -> Retry | None:
         spot.child("on").refuse("out_of_range", "no class, or a class twice", "name each class once")
     backoff_us = keys.take("backoff", read_duration, bounds.BACKOFF_FIRST_US)
     backoff_max_us = keys.take("backoff_max", read_duration, max(backoff_us, bounds.BACKOFF_MAX_FIRST_US))
-    if "backoff_max" not in keys.refused and backoff_max_us > bounds.BACKOFF_LONGEST_US:
-        too_long = "backoff" if "backoff_max" not in table else "backoff_max"
-        spot.child(too_long).refuse("out_of_range", f"{too_long} is longer than 1h", "write 1h or less")
-    elif not keys.refused and backoff_max_us < backoff_us:
+    written = (("backoff", backoff_us), ("backoff_max", backoff_max_us))
+    read = [(key, value_us) for key, value_us in written if key in table and key not in keys.refused]
+    too_long = [key for key, value_us in read if value_us > bounds.BACKOFF_LONGEST_US]
+    for key in too_long:
+        spot.child(key).refuse("out_of_range", f"{key} is longer than 1h", "write 1h or less")
+    if not too_long and "backoff" not in keys.refused and backoff_max_us < backoff_us:
         spot.child("backoff_max").refuse(
             "out_of_range", "backoff_max is shorter than backoff", "write one at least as long as backoff"
         )

@@ -342,7 +342,7 @@ def _rates(chance: Random) -> Rates:
         "commit_fails": 4_000,
         "commit_unanswered": 8_000,
         "crash_at_step": 150,
-        "slow": 500,
+        "slow": 3_000,
         "hint_lost": 100_000,
         "exits_badly": 250_000,
         "hangs": 40_000,
