@@ -172,6 +172,23 @@ def test_case_20_a_worker_stopped_with_its_keeper_has_nothing_beside_the_next_at
     world.check()
 
 
+def test_case_20_what_was_stopped_with_its_keeper_is_ended_where_no_next_attempt_looks_for_it(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a", "sleep 60"), ceilings={"attempts": 1}))
+    other = world.other_worker(jobs=1)
+    world.until_ran("a")
+    [host] = [int(name) for name in Path(f"/proc/{other.pid}/task/{other.pid}/children").read_text().split()]
+    keepers = [int(name) for name in Path(f"/proc/{host}/task/{host}/children").read_text().split()]
+    for pid in (other.pid, host, *keepers):
+        os.kill(pid, signal.SIGSTOP)
+    assert world.processes()
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert world.order(plan, "a").state == "budget_exhausted"
+    world.until(lambda: not world.processes(), 5)
+    os.kill(host, signal.SIGCONT)
+    world.check()
+
+
 def test_a_verifier_does_not_outlive_a_worker_that_is_stopped_by_more_than_a_lease(world: World) -> None:
     plan = verified(world, f"echo v >> '{world.log}'; test -e '{world.folder}/go' || sleep 60")
     other = world.other_worker(jobs=1)
