@@ -24,6 +24,7 @@ from fencepost.core.machines import ATTEMPT, BUDGET_HOLD, ENDED, LIVE, WORK_ORDE
 from fencepost.core.reasons import REASONS, Refusal
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.authority import AuthorityDecision
+from fencepost.core.records.clock import ExpiryEligibility
 from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
 from fencepost.core.state import (
@@ -360,6 +361,24 @@ class World:
     def expiry(self, attempt: AttemptState) -> c.ExpireAttempt:
         now: AttemptState = self.live.values[attempt.attempt]
         return c.ExpireAttempt(attempt=now.attempt, expected=now.version)
+
+    def expiry_proof(self, attempt: AttemptState) -> ExpiryEligibility:
+        """What a prover would say of a lease now, whether it is over or not."""
+        clock = self.clock
+        return ExpiryEligibility(
+            domain=clock.domain,
+            purpose="lease_expiry",
+            target=attempt.attempt,
+            target_version=attempt.version,
+            fence=attempt.fence,
+            deadline_us=attempt.lease_us,
+            observation=clock.last_seq,
+            logical_us=clock.logical_us,
+            uncertainty_us=clock.uncertainty_us,
+            clock_version=clock.version,
+            prover=ME,
+            decision="x",
+        )
 
     def finish(self, task: str, worker: int = 1, **changes: Any) -> OrderState:
         """Run one attempt from `ready` to its application."""

@@ -51,16 +51,6 @@ SERVERS = sorted(installations())
 
 
 @pytest.fixture
-def server() -> Server:
-    return running(SERVERS[0])
-
-
-@pytest.fixture
-def schema(server: Server) -> str:
-    return server.fresh_schema()
-
-
-@pytest.fixture
 def journal(server: Server, schema: str) -> Iterator[Journal]:
     journal = postgres.create(server.url(), STORE_ID, schema=schema)
     yield journal

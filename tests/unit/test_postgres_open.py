@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,35 +22,9 @@ from fencepost.storage import postgres
 from fencepost.storage.postgres.engine import PostgresJournal
 from fencepost.storage.postgres.errors import map_error
 from fencepost.testing.conformance.journal_rows import append_once, command_row
-from tests.support.postgres import Server, installations, running
+from tests.support.postgres import Server
 
 STORE_ID = "0123456789abcdef" * 2
-SERVERS = sorted(installations())
-
-
-@pytest.fixture
-def server() -> Server:
-    """One is enough for what is the same in every version; the suite that ships runs on all."""
-    return running(SERVERS[0])
-
-
-@pytest.fixture
-def schema(server: Server) -> str:
-    return server.fresh_schema()
-
-
-@pytest.fixture
-def journal(server: Server, schema: str) -> Iterator[PostgresJournal]:
-    journal = postgres.create(server.url(), STORE_ID, schema=schema)
-    yield journal
-    journal.close()
-
-
-@pytest.fixture
-def raw(server: Server, schema: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection as any other program would open one; every name is looked for in the store's schema."""
-    with psycopg.connect(server.url(), autocommit=True, options=f"-c search_path={schema}") as connection:
-        yield connection
 
 
 def test_a_store_keeps_its_identity(journal: PostgresJournal, server: Server, schema: str) -> None:

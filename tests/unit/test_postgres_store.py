@@ -36,31 +36,6 @@ STORE_ID = "0123456789abcdef" * 2
 SERVERS = sorted(installations())
 
 
-@pytest.fixture
-def server() -> Server:
-    """One is enough for what is the same in every version; the suite that ships runs on all."""
-    return running(SERVERS[0])
-
-
-@pytest.fixture
-def schema(server: Server) -> str:
-    return server.fresh_schema()
-
-
-@pytest.fixture
-def journal(server: Server, schema: str) -> Iterator[PostgresJournal]:
-    journal = postgres.create(server.url(), STORE_ID, schema=schema)
-    yield journal
-    journal.close()
-
-
-@pytest.fixture
-def raw(server: Server, schema: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection as any other program would open one; every name is looked for in the store's schema."""
-    with psycopg.connect(server.url(), autocommit=True, options=f"-c search_path={schema}") as connection:
-        yield connection
-
-
 @pytest.fixture(scope="module", params=SERVERS)
 def history(request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
     """A store with two records and a command, as any other program would open it, on every version."""

@@ -11,10 +11,9 @@ from fencepost.core import commands as c
 from fencepost.core.deadlines import effective_end_us, has_lapsed, is_past
 from fencepost.core.evolve import Fact, evolve
 from fencepost.core.machines import CorruptHistory
-from fencepost.core.records.clock import ExpiryEligibility
 from fencepost.core.state import AUTHORITY, Value
 from tests.support.states import TASK, world_in
-from tests.support.world import ME, SECOND, World, draft
+from tests.support.world import SECOND, World, draft
 
 
 def attempt(world: World) -> Any:
@@ -97,23 +96,9 @@ def test_w10_within_the_uncertainty_of_a_reading_a_grace_is_not_over() -> None:
 def test_w10_a_proof_within_a_grace_is_no_history() -> None:
     world = world_in("active/running")
     world.advance(20 * SECOND, step_us=20 * SECOND)
-    known, clock = attempt(world), world.clock
-    body = ExpiryEligibility(
-        domain=clock.domain,
-        purpose="lease_expiry",
-        target=known.attempt,
-        target_version=known.version,
-        fence=known.fence,
-        deadline_us=known.lease_us,
-        observation=clock.last_seq,
-        logical_us=clock.logical_us,
-        uncertainty_us=clock.uncertainty_us,
-        clock_version=clock.version,
-        prover=ME,
-        decision="x",
-    )
+    body = world.expiry_proof(attempt(world))
     with pytest.raises(CorruptHistory, match="has a grace left"):
-        evolve(world.replayed, Fact(len(world.facts) + 1, "clock:main", clock.version + 1, body))
+        evolve(world.replayed, Fact(len(world.facts) + 1, "clock:main", world.clock.version + 1, body))
 
 
 def test_a_cancelled_attempts_time_waits_for_its_holder_one_lease_longer_than_its_lease() -> None:

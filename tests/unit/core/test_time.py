@@ -257,20 +257,6 @@ def test_w10_a_proof_before_its_deadline_is_no_history(uncertainty_us: int) -> N
     world = world_in("active/running")
     world.uncertainty_us = uncertainty_us
     world.advance(9 * SECOND if not uncertainty_us else 11 * SECOND)
-    known, clock = attempt(world), world.clock
-    body = ExpiryEligibility(
-        domain=clock.domain,
-        purpose="lease_expiry",
-        target=known.attempt,
-        target_version=known.version,
-        fence=known.fence,
-        deadline_us=known.lease_us,
-        observation=clock.last_seq,
-        logical_us=clock.logical_us,
-        uncertainty_us=clock.uncertainty_us,
-        clock_version=clock.version,
-        prover=ME,
-        decision="x",
-    )
+    body = world.expiry_proof(attempt(world))
     with pytest.raises(CorruptHistory, match="does not prove"):
-        evolve(world.replayed, Fact(len(world.facts) + 1, "clock:main", clock.version + 1, body))
+        evolve(world.replayed, Fact(len(world.facts) + 1, "clock:main", world.clock.version + 1, body))
