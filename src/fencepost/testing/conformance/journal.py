@@ -12,14 +12,13 @@ An engine whose stores outlive a process subclasses `SharedJournalConformance` a
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import pytest
 
+from fencepost.adapters.threads import SystemThreads
 from fencepost.ports.errors import StorageError, StorageUnavailable
 from fencepost.ports.journal import (
     Append,
@@ -31,6 +30,8 @@ from fencepost.ports.journal import (
     StoredRecord,
     Transaction,
 )
+from fencepost.ports.threads import Threads
+from fencepost.testing.conformance.crowd import Call, together
 from fencepost.testing.conformance.journal_rows import (
     EMPTY,
     FOLD_VERSION,
@@ -47,7 +48,11 @@ from fencepost.testing.conformance.journal_rows import (
 
 class JournalConformance(JournalRowsConformance):
     """The contract of `fencepost.ports.journal`. The subclass gives the fixture `journal`, an empty open
-    store."""
+    store, and `threads` where its callers run on others than the system's."""
+
+    @pytest.fixture
+    def threads(self) -> Threads:
+        return SystemThreads()
 
     # -- appending
 
@@ -239,37 +244,33 @@ class JournalConformance(JournalRowsConformance):
             assert transaction.head(MAIN) == head
             assert [record.seq for record in transaction.records(MAIN, 0, 5)] == [1]
 
-    def test_case_7_no_reader_steps_over_a_sequence(self, journal: Journal) -> None:
+    def test_case_7_no_reader_steps_over_a_sequence(self, journal: Journal, threads: Threads) -> None:
         """A reader that follows the records by sequence meets each one, whatever order writers began in."""
         total, seen = 60, 0
-        writers = [threading.Thread(target=_append_times, args=(journal, 20)) for _ in range(3)]
-        for writer in writers:
-            writer.start()
-        deadline_s = time.monotonic() + 20
-        while seen < total and time.monotonic() < deadline_s:
+        writers = [Call(threads, partial(_append_times, journal, 20)) for _ in range(3)]
+        deadline_s = threads.monotonic() + 20
+        while seen < total and threads.monotonic() < deadline_s:
             with journal.snapshot() as reads:
                 page = reads.records(MAIN, seen, 7)
             assert [record.seq for record in page] == list(range(seen + 1, seen + 1 + len(page)))
             seen += len(page)
         for writer in writers:
-            writer.join()
+            writer.answer()
         assert seen == total
 
-    def test_threads_append_in_turn(self, journal: Journal) -> None:
-        with ThreadPoolExecutor(8) as pool:
-            for answer in [pool.submit(_append_times, journal, 25) for _ in range(8)]:
-                answer.result()
+    def test_threads_append_in_turn(self, journal: Journal, threads: Threads) -> None:
+        together(threads, [partial(_append_times, journal, 25)] * 8)
         with journal.snapshot() as reads:
             assert reads.head(MAIN).seq == 200
             assert [record.seq for record in reads.records(MAIN, 0, 1_000)] == list(range(1, 201))
             assert reads.states(MAIN, ["count"])["count"].version == 200
 
-    def test_readers_see_whole_groups(self, journal: Journal) -> None:
-        stop = threading.Event()
+    def test_readers_see_whole_groups(self, journal: Journal, threads: Threads) -> None:
+        stop = threads.event()
 
         def read() -> int:
             rounds = 0
-            while not stop.is_set():
+            while not rounds or not stop.is_set():
                 with journal.snapshot() as reads:
                     head = reads.head(MAIN)
                     row = reads.states(MAIN, ["count"]).get("count")
@@ -278,31 +279,31 @@ class JournalConformance(JournalRowsConformance):
                 rounds += 1
             return rounds
 
-        with ThreadPoolExecutor(3) as pool:
-            readers = [pool.submit(read) for _ in range(3)]
+        def write() -> int:
             try:
                 _append_times(journal, 60)
             finally:
                 stop.set()
-            assert all(reader.result() > 0 for reader in readers)
+            return 1
 
-    def test_a_lock_that_is_held_too_long_is_unavailable(self, journal: Journal) -> None:
-        entered, leave = threading.Event(), threading.Event()
+        assert all(rounds > 0 for rounds in together(threads, [read, read, read, write]))
+
+    def test_a_lock_that_is_held_too_long_is_unavailable(self, journal: Journal, threads: Threads) -> None:
+        entered, leave = threads.event(), threads.event()
 
         def hold() -> None:
             with journal.transaction(MAIN):
                 entered.set()
                 leave.wait(20)
 
-        holder = threading.Thread(target=hold)
-        holder.start()
+        holder = Call(threads, hold)
         assert entered.wait(20)
-        started_s = time.monotonic()
+        started_s = threads.monotonic()
         with pytest.raises(StorageUnavailable), journal.transaction(MAIN, wait_s=0.1):
             pass
-        assert 0.05 < time.monotonic() - started_s < 5
+        assert 0.05 < threads.monotonic() - started_s < 5
         leave.set()
-        holder.join()
+        holder.answer()
         assert append_once(journal).seq == 1
 
     # -- the store
@@ -342,6 +343,10 @@ class SharedJournalConformance:
     """What an engine adds whose stores outlive a journal. `reopen()` opens the store of `journal` once
     more."""
 
+    @pytest.fixture
+    def threads(self) -> Threads:
+        return SystemThreads()
+
     def test_another_journal_sees_what_was_committed(self, journal: Journal, reopen: Callable[[], Journal]) -> None:
         other = reopen()
         token = other.change_token()
@@ -371,11 +376,10 @@ class SharedJournalConformance:
             assert transaction.command(MAIN, "k") == command_row("k", b"answer")
             assert transaction.head(MAIN) == head
 
-    def test_case_21_writers_that_read_first_never_fail(self, journal: Journal, reopen: Callable[[], Journal]) -> None:
-        journals = [journal, reopen(), reopen()]
-        with ThreadPoolExecutor(3) as pool:
-            for answer in [pool.submit(_append_times, each, 40) for each in journals]:
-                answer.result()
+    def test_case_21_writers_that_read_first_never_fail(
+        self, journal: Journal, reopen: Callable[[], Journal], threads: Threads
+    ) -> None:
+        together(threads, [partial(_append_times, each, 40) for each in (journal, reopen(), reopen())])
         with journal.snapshot() as reads:
             assert reads.states(MAIN, ["count"])["count"].version == 120
 

@@ -106,6 +106,7 @@ class SimJournal:
 
     @property
     def info(self) -> StoreInfo:
+        self._require_open()
         return self._disk.engine.info
 
     @contextmanager
@@ -129,6 +130,7 @@ class SimJournal:
         return self._disk.engine.snapshot()
 
     def change_token(self) -> int:
+        self._require_open()
         return self._disk.engine.change_token()
 
     def close(self) -> None:

@@ -80,7 +80,9 @@ class Host:
 
 @dataclass(eq=False)
 class _Named:
-    owner: object
+    """A lock file. `owner` is None once its holder is gone and the file is left."""
+
+    owner: object | None
     waiters: list[Task] = field(default_factory=list)
 
 
@@ -97,30 +99,42 @@ class SimLocks:
         return ProcessLocks(self, process)
 
     def owner(self, name: str) -> object | None:
-        held = self._names.get(name)
-        return None if held is None else held.owner
+        named = self._names.get(name)
+        return None if named is None else named.owner
 
     def hold(self, name: str, owner: object) -> None:
-        self._names[name] = _Named(owner)
+        self._names.setdefault(name, _Named(None)).owner = owner
 
     def free(self, name: str, owner: object) -> None:
-        held = self._names.get(name)
-        if held is not None and held.owner is owner:
-            del self._names[name]
-            for task in held.waiters:
+        """What the host does when the last process that had the lock is gone: the name stays."""
+        named = self._names.get(name)
+        if named is not None and named.owner is owner:
+            named.owner = None
+            waiters, named.waiters = named.waiters, []
+            for task in waiters:
                 self.loop.wake(task)
 
     def free_all(self, owner: object) -> None:
-        for name in [name for name, held in self._names.items() if held.owner is owner]:
+        for name in [name for name, named in self._names.items() if named.owner is owner]:
             self.free(name, owner)
 
+    def remove(self, name: str) -> bool:
+        """Remove a name that nobody holds; return whether it went."""
+        if name not in self._names or self._names[name].owner is not None:
+            return False
+        del self._names[name]
+        return True
+
     def boot(self) -> None:
-        self._names.clear()
+        """Nobody holds anything any more; files stay."""
+        for named in self._names.values():
+            named.owner = None
+            named.waiters.clear()
 
     def wait_for(self, name: str) -> None:
-        held = self._names.get(name)
-        if held is not None:
-            held.waiters.append(self.loop.me())
+        named = self._names.get(name)
+        if named is not None and named.owner is not None:
+            named.waiters.append(self.loop.me())
             self.loop.wait(None)
 
     def names(self) -> list[str]:
@@ -128,7 +142,7 @@ class SimLocks:
 
 
 class ProcessLocks:
-    """`HostLocks` of one process. A name that nobody holds leaves no file behind here."""
+    """`HostLocks` of one process."""
 
     def __init__(self, locks: SimLocks, process: Process) -> None:
         self._locks = locks
@@ -149,17 +163,23 @@ class ProcessLocks:
         return self._locks.owner(name) is not None
 
     def remove_if_free(self, name: str) -> bool:
-        return False
+        return self._locks.remove(name)
 
     def names(self) -> list[str]:
         return self._locks.names()
 
 
 class _Held:
+    """A hold of one process, which lets go of it once, and of nobody else's."""
+
     def __init__(self, locks: SimLocks, name: str, process: Process) -> None:
         self._locks = locks
         self._name = name
         self._process = process
+        self._is_held = True
 
     def release(self) -> None:
-        self._locks.free(self._name, self._process)
+        if self._is_held:
+            self._is_held = False
+            self._locks.free(self._name, self._process)
+            self._locks.remove(self._name)

@@ -27,13 +27,13 @@ class SimThreads:
         return _SimLock(self._loop)
 
     def event(self) -> Event:
-        return _SimEvent(self._loop)
+        return _SimEvent(self._host)
 
     def monotonic(self) -> float:
         return self._host.tick_us() / 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        self._loop.wait(self._loop.now_us + max(int(seconds * 1_000_000), 0))
+        self._loop.wait(_end_us(self._host, seconds))
 
 
 class _SimThread:
@@ -75,8 +75,9 @@ class _SimLock:
 
 
 class _SimEvent:
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(self, host: Host) -> None:
+        self._loop = host.loop
+        self._host = host
         self._set = False
         self._waiters: list[Task] = []
 
@@ -95,10 +96,15 @@ class _SimEvent:
     def wait(self, timeout: float | None = None) -> bool:
         if self._set:
             return True
-        until_us = None if timeout is None else self._loop.now_us + max(int(timeout * 1_000_000), 0)
+        until_us = None if timeout is None else _end_us(self._host, timeout)
         task = self._loop.me()
         self._waiters.append(task)
         self._loop.wait(until_us)
         if task in self._waiters:
             self._waiters.remove(task)  # nobody may wake it out of a later wait for this one's sake
         return self._set
+
+
+def _end_us(host: Host, seconds: float) -> int:
+    """The loop's time at which so many seconds of this host have passed: its clocks may run slow."""
+    return host.loop.now_us if seconds <= 0 else host.loop_us(host.tick_us() + int(seconds * 1_000_000))
