@@ -23,6 +23,8 @@ from fencepost.adapters.locks import FolderLocks
 from fencepost.adapters.repository import find_root, open_repository
 from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import FolderWakeups
+from fencepost.config import HOME_NAME
+from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import FencepostError, StorageMismatch
 from fencepost.ports.repository import Repository
@@ -52,7 +54,6 @@ __all__ = [
     "repository_at",
 ]
 
-HOME_NAME = ".fencepost"
 LAYOUT = 1
 LAYOUT_BYTES_MAX = 64
 FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
@@ -143,7 +144,9 @@ def make_home(home: Path) -> bool:
 class App:
     """One open home: the kernel of a scope, and everything round it. Close it when done."""
 
-    def __init__(self, home: Path, *, scope: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, home: Path, *, scope: str, environment: Mapping[str, str], limits: Limits = FIRST_VALUES
+    ) -> None:
         layout = layout_of(home)
         if not layout:
             raise NoHome(f"there is no home at {home}", next_step="fencepost init")
@@ -180,6 +183,7 @@ class App:
             ledger=self.ledger,
             wakeups=FolderWakeups(home / "wake"),
             threads=self.threads,
+            limits=limits,
         )
         self.locks = FolderLocks(home / "locks")
         self._executor: CommandExecutor | None = None

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
+import msgspec
 from cyclopts import Parameter
 
 from fencepost.app import HOME_NAME, App, NoHome, find_home
 from fencepost.config import SCOPE_FIRST, Config, load
+from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.reasons import REASONS, Refusal
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
@@ -54,10 +56,11 @@ class Globals:
     scope: Annotated[str | None, Parameter(help="Scope within the store; first value: default.")] = None
     json: Annotated[bool, Parameter(help="Print JSON: one document, or a line for each change.", negative="")] = False
 
-    def config(self, **flags: Any) -> Config:
+    def config(self, start: Path | None = None, **flags: Any) -> Config:
+        """What holds in `start`, first value: the working directory; `flags` are options of the command's own."""
         opened_is(None)
         given = {"store": self.store, "home": self.home, "scope": self.scope, **flags}
-        return load(given, os.environ, Path.cwd(), _processors())
+        return load(given, os.environ, start or Path.cwd(), _processors())
 
 
 NO_GLOBALS = Globals()
@@ -80,7 +83,7 @@ def opened(options: Globals, *, start: Path | None = None, create: bool = False,
 
     A scope that nobody has opened is refused as `scope_not_open`; with `create` it is made.
     """
-    config = options.config(**flags)
+    config = options.config(start, **flags)
     home = home_of(config, start or Path.cwd())
     if home is None:
         raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
@@ -104,7 +107,8 @@ def home_of(config: Config, start: Path) -> Path | None:
 def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator[App]:
     """One home, open for the block; see `opened`."""
     _require_own_store(home, config)
-    app = App(home, scope=config.scope, environment=os.environ)
+    limits = msgspec.structs.replace(FIRST_VALUES, keep_failed_us=config.keep_failed_us)
+    app = App(home, scope=config.scope, environment=os.environ, limits=limits)
     opened_is(home.absolute(), config.scope)
     try:
         fresh = not _has_scope(app)

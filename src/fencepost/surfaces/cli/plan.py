@@ -75,8 +75,8 @@ def submit(
     if again and new:
         raise CommandError("usage", "--again and --new exclude each other", next_step="choose one")
     mode: Submission = "again" if again else "new" if new else "continue"
-    config = options.config()
     source = read_source(plan, repo)
+    config = options.config(source.folder)
     home = home_of(config, source.folder)
     checked = checked_for(source, home, config, mode)
     home = ensure_home(home, source.folder)

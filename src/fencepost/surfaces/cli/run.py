@@ -15,7 +15,6 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import App
-from fencepost.core.instant import parse_duration
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import EXIT_NOT_APPLIED, EXIT_PERSON, EXIT_TIMEOUT
 from fencepost.core.state import PlanState
@@ -76,10 +75,10 @@ def run(
 ) -> int:
     """Nothing here asks anything yet, so that `no_input` holds by itself."""
     with Interrupts() as interrupts:
-        config = options.config(jobs=jobs)
-        wait = _Wait(jobs=0 if no_work else config.jobs, timeout_us=_timeout(timeout))
         mode = _mode(again=again, new=new)
         source = read_source(plan, repo)
+        config = options.config(source.folder, jobs=jobs, timeout=timeout)
+        wait = _Wait(jobs=0 if no_work else config.jobs, timeout_us=config.timeout_us)
         home = home_of(config, source.folder)
         checked = checked_for(source, home, config, mode)
         if interrupts.code is not None:
@@ -97,17 +96,6 @@ def _mode(*, again: bool, new: bool) -> Submission:
     if again and new:
         raise CommandError("usage", "--again and --new exclude each other", next_step="choose one")
     return "again" if again else "new" if new else "continue"
-
-
-def _timeout(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError:
-        raise CommandError(
-            "usage", f"--timeout {text} is not a duration", next_step="write numbers with d, h, m, s, ms, such as 1h30m"
-        ) from None
 
 
 def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: Lines) -> tuple[Report, int]:
