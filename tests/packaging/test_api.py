@@ -18,10 +18,26 @@ API = ROOT / "tests" / "typing" / "api.py"
 
 
 def test_the_package_gives_what_it_lists() -> None:
-    assert fencepost.__all__ == ["__version__"]
-    assert {name for name in vars(fencepost) if not name.startswith("_") and name != "annotations"} <= {
-        path.stem for path in (ROOT / "src" / "fencepost").iterdir()
-    }
+    assert fencepost.__all__ == sorted(fencepost.__all__)
+    assert [name for name in fencepost.__all__ if not hasattr(fencepost, name)] == []
+    shown = {name for name in vars(fencepost) if not name.startswith("_")} - set(fencepost.__all__)
+    modules = {path.stem for path in (ROOT / "src" / "fencepost").iterdir()}
+    assert shown - modules <= {"annotations", "Any", "TYPE_CHECKING", "import_module"}
+
+
+def test_what_programs_import_loads_nothing_but_the_standard_library() -> None:
+    script = (
+        "import sys; import fencepost as fp; fp.attempt, fp.Refused; import fencepost.sdk;"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); {script}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert loaded.stdout.strip() == "['__main__', 'fencepost']"
 
 
 def test_the_pinned_names_are_checked_with_everything_else() -> None:

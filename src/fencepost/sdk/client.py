@@ -1,0 +1,217 @@
+"""The attempt that a program runs in, as the program sees it.
+
+    attempt = fencepost.attempt()
+    attempt.heartbeat("page 12 of 40")
+
+Whatever is said here is durable when the call returns, and a call that is made twice counts once: charges by their
+receipt, checkpoints by what they build on, files by their digest, child orders by their name. `Refused` says what was
+not taken; `StaleFence` that this attempt is no longer the one that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from fencepost.sdk.wire import EXIT_USAGE, Connection, Unreachable
+
+SOCKET: Final = "FENCEPOST_SOCKET"
+TOKEN: Final = "FENCEPOST_TOKEN"
+PARAMS: Final = "FENCEPOST_PARAMS"
+WORKSPACE: Final = "FENCEPOST_WORKSPACE"
+BLOB: Final = "blob/1"
+STOPPING_S: Final = 1.0
+"""How old an answer about stopping may be."""
+PROVIDER_FIRST: Final = "default"
+
+
+class Yield(SystemExit):
+    """This attempt ends here and the order goes on later. Not caught, it ends the program with exit code 0, which is
+    what tells the worker that the attempt has yielded."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Attempt:
+    """One attempt. Made from the environment by `attempt()`; safe for several threads."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Raises Unreachable where the environment is not that of an attempt."""
+        path, token = environment.get(SOCKET, ""), environment.get(TOKEN, "")
+        if not path or not token:
+            message = f"this is no attempt: {SOCKET} and {TOKEN} are not set"
+            step = "run this as the command of a work order: fencepost run PLAN"
+            raise Unreachable("no_attempt", message, None, step, EXIT_USAGE)
+        self.connection = Connection(path, token)
+        self.workspace = environment.get(WORKSPACE, "")
+        self.attempt = environment.get("FENCEPOST_ATTEMPT", "")
+        self.order = environment.get("FENCEPOST_WORK_ORDER", "")
+        self.fence = int(environment.get("FENCEPOST_FENCE") or 0)
+        self._params_path = environment.get(PARAMS, "")
+        self._params: dict[str, Any] | None = None
+        self._stopping = ""
+        self._asked_at = 0.0
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the plan gives this order as `params`."""
+        if self._params is None:
+            if self._params_path:
+                with open(self._params_path, encoding="utf-8") as file:
+                    self._params = json.load(file)
+            else:
+                self._params = {}
+        return self._params or {}
+
+    @property
+    def stopping(self) -> str:
+        """Why this attempt should end now, "" for no reason. Asks the worker when the last answer is a second old."""
+        if not self._stopping and time.monotonic() - self._asked_at >= STOPPING_S:
+            try:
+                self.status()
+            except Unreachable:
+                self._stopping = "worker_gone"
+        return self._stopping
+
+    def ask(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask for one operation of the protocol. Raises Refused, StaleFence, Unreachable."""
+        reply, data = self.connection.ask(op, payload, **fields)
+        self._asked_at = time.monotonic()
+        self._stopping = str(reply.get("stopping", ""))
+        return reply, data
+
+    def hello(self) -> dict[str, Any]:
+        """Who this attempt is, what its order asks for, and what earlier attempts left."""
+        return self.ask("hello")[0]
+
+    def status(self) -> dict[str, Any]:
+        """How long the lease lasts, and whether the attempt should end."""
+        return self.ask("status")[0]
+
+    def heartbeat(self, note: str = "") -> dict[str, Any]:
+        """Say that the work goes on. At most one a second is recorded, the newest of each second."""
+        return self.ask("heartbeat", note=note)[0]
+
+    def checkpoint(self, value: Any, *, kind: str = BLOB, builds_on: int | None = None) -> dict[str, Any]:
+        """Keep `value`, which a later attempt gets back from `resume`: bytes or text as they are, anything else as
+        JSON. With `builds_on` it is refused (`checkpoint_moved`) unless that many were accepted before it."""
+        if isinstance(value, str):
+            value = value.encode()
+        if not isinstance(value, bytes | bytearray | memoryview):
+            value = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+            value = value.encode()
+        fields = {} if builds_on is None else {"builds_on": builds_on}
+        return self.ask("checkpoint", bytes(value), kind=kind, **fields)[0]
+
+    def resume(self, kind: str = BLOB) -> bytes | None:
+        """The last checkpoint of the order, of this attempt or of an earlier one; None where there is none."""
+        reply, payload = self.ask("resume", kind=kind, optional=True)
+        return payload if reply["number"] else None
+
+    def resume_value(self, kind: str = BLOB) -> Any:
+        """As `resume`, for a checkpoint that was kept as JSON."""
+        payload = self.resume(kind)
+        return None if payload is None else json.loads(payload)
+
+    def charge(
+        self,
+        *,
+        receipt: str,
+        provider: str = PROVIDER_FIRST,
+        calls: int | None = None,
+        tokens_input: int | None = None,
+        tokens_output: int | None = None,
+        money: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Book what was spent, under the receipt of who was paid: the same receipt again books nothing. `money` is
+        currency -> decimal text. Answers what is left of the order's budget, and what went over."""
+        amounts: dict[str, Any] = {"calls": calls, "tokens_input": tokens_input, "tokens_output": tokens_output}
+        amounts = {name: amount for name, amount in amounts.items() if amount is not None}
+        if money:
+            amounts["money"] = dict(money)
+        return self.ask("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
+
+    def artifact(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Keep a file of the workspace as evidence, now, whatever becomes of the attempt."""
+        return self.ask("artifact", path=self._inside(os.fspath(path)))[0]
+
+    def child(self, name: str, run: Sequence[str] | None = None, **order: Any) -> dict[str, Any]:
+        """Submit a work order inside this one's budget; its keys are those of a plan's [[work]]. The same one again
+        is found and not made twice."""
+        table = {"name": name, **order}
+        if run is not None:
+            table["run"] = list(run)
+        return self.ask("child", order=table)[0]
+
+    def children(self) -> dict[str, Any]:
+        """The child orders of this order: name -> order, state, artifacts."""
+        found: dict[str, Any] = self.hello()["children"]
+        return found
+
+    def output(self, child: str, path: str) -> bytes:
+        """A file that an applied child order handed in. Raises Refused (not_found)."""
+        return self.ask("output", child=child, path=path)[1]
+
+    def answer(self, question: str) -> str | None:
+        """What a person answered, None where nobody has yet."""
+        reply = self.ask("answer", question=question, optional=True)[0]
+        return str(reply["value"]) if reply["answered"] else None
+
+    def wait(
+        self,
+        *,
+        children: Sequence[str] = (),
+        question: str = "",
+        prompt: str = "",
+        after: str | None = None,
+    ) -> NoReturn:
+        """End this attempt, and let the order go on as soon as one of these holds: all these children have ended, the
+        question is answered, the duration has passed. Nothing is held meanwhile. Raises Yield; the next attempt starts
+        the program from its beginning, with what was checkpointed."""
+        fields: dict[str, Any] = {}
+        if children:
+            fields["children"] = list(children)
+        if question:
+            fields["question"] = question
+        if prompt:
+            fields["prompt"] = prompt
+        if after is not None:
+            fields["after"] = after
+        self.ask("yield", **fields)
+        raise Yield
+
+    def ask_person(self, question: str, prompt: str = "") -> str:
+        """The answer of a person, waited for without holding anything: where there is none yet the attempt yields."""
+        value = self.answer(question)
+        if value is None:
+            self.wait(question=question, prompt=prompt)
+        return value
+
+    def _inside(self, path: str) -> str:
+        """A path as the worker knows it: relative to the workspace. What lies elsewhere stays as it is, and is
+        refused there."""
+        if not self.workspace:
+            return path
+        whole = os.path.normpath(os.path.join(os.getcwd(), path))
+        for root in (os.path.normpath(self.workspace), os.path.realpath(self.workspace)):
+            if whole.startswith(root + os.sep):
+                return whole[len(root) + 1 :]
+        return path
+
+
+_current: dict[int, Attempt] = {}
+_making = threading.Lock()
+
+
+def attempt() -> Attempt:
+    """The attempt that this process runs in. Raises Unreachable where it runs in none."""
+    with _making:
+        if os.getpid() not in _current:
+            _current.clear()
+            _current[os.getpid()] = Attempt(os.environ)
+        return _current[os.getpid()]

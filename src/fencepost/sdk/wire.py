@@ -1,0 +1,193 @@
+"""The words that a program and its worker exchange: one JSON object a line each way, over a socket of the host.
+
+A request is a line of at most `LINE_BYTES_MAX` bytes, followed by exactly `bytes` raw ones where it has that field. A
+reply is a line of at most `REPLY_BYTES_MAX`, followed in the same way. A request that is sent twice does no harm, so
+that one whose reply was lost is sent again by whoever sent it. `docs/ATTEMPTS.md` says what may be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+VERSION: Final = 1
+LINE_BYTES_MAX: Final = 65_536
+"""Bytes of a request's line, inclusive, without its end."""
+REPLY_BYTES_MAX: Final = 8 * 2**20
+"""Bytes of a reply's line, inclusive, without its end."""
+PAYLOAD_BYTES_MAX: Final = 16 * 2**20
+"""Raw bytes behind a line, inclusive."""
+REPLY_TIMEOUT_S: Final = 120.0
+TRIES_MAX: Final = 4
+AGAIN_S: Final = 0.2
+BUSY_S: Final = 30.0
+"""How long a worker that is busy is asked again."""
+
+EXIT_UNEXPECTED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class Refused(Exception):
+    """The worker refused what was asked. `code` is stable; `exit_code` is what a command exits with."""
+
+    def __init__(self, code: str, message: str, where: Any = None, next: str = "", exit_code: int = 1) -> None:
+        super().__init__(f"[{code}] {message}")
+        self.code = code
+        self.message = message
+        self.where = where
+        self.next = next
+        self.exit_code = exit_code
+
+
+class StaleFence(Refused):
+    """The attempt's lease is over: whatever it does now changes nothing. Stop."""
+
+
+class Unreachable(Refused):
+    """There is no worker to talk to: this is no attempt, or the worker is gone and the end of the attempt is near."""
+
+
+def refusal_of(reply: Mapping[str, Any]) -> Refused:
+    """The exception that says what a reply refuses."""
+    error = reply.get("error")
+    error = error if isinstance(error, dict) else {}
+    code = str(error.get("code", "internal_error"))
+    kind = StaleFence if code in ("stale_fence", "rejected_stale") else Refused
+    exit_code = reply.get("exit")
+    return kind(
+        code,
+        str(error.get("message", "the worker refused it")),
+        error.get("where"),
+        str(error.get("next", "")),
+        exit_code if isinstance(exit_code, int) else EXIT_UNEXPECTED,
+    )
+
+
+def encode(fields: Mapping[str, Any]) -> bytes:
+    """One object as a line. Raises ValueError for what is no JSON, or holds a fraction that is no number."""
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+
+
+class Connection:
+    """A way to ask the worker, made when it is first used and again when it breaks. Safe for several threads."""
+
+    def __init__(self, path: str, token: str, *, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        self._path = path
+        self._token = token
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._left = b""
+        self._owner = 0  # process that opened the socket: a child that was forked off opens its own
+
+    def ask(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:
+        """Ask, and return the reply with the raw bytes behind it. Raises Refused, and Unreachable where nobody
+        answers."""
+        request = {"v": VERSION, "token": self._token, "op": op, **fields}
+        if payload is not None:
+            request["bytes"] = len(payload)
+        try:
+            line = encode(request)
+        except UnicodeEncodeError:
+            raise Refused("lone_surrogate", "a text holds half of a character", None, "", EXIT_USAGE) from None
+        except (TypeError, ValueError) as error:
+            raise Refused("bad_value", f"this cannot be said in JSON: {error}", None, "", EXIT_USAGE) from None
+        if len(line) > LINE_BYTES_MAX:
+            message = f"the request has {len(line)} bytes, at most {LINE_BYTES_MAX} are taken"
+            raise Refused("too_large", message, None, "make it smaller", EXIT_USAGE)
+        if payload is not None and len(payload) > PAYLOAD_BYTES_MAX:
+            message = f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} are taken"
+            raise Refused("too_large", message, "/bytes", "make it smaller", EXIT_USAGE)
+        with self._lock:
+            return self._insist(line + b"\n" + (payload or b""))
+
+    def close(self) -> None:
+        with self._lock:
+            self._hang_up()
+
+    def _insist(self, request: bytes) -> tuple[dict[str, Any], bytes]:
+        tries = 0
+        until = time.monotonic() + BUSY_S
+        while True:
+            try:
+                reply, payload = self._once(request)
+            except OSError as error:
+                self._hang_up()
+                tries += 1
+                if tries >= TRIES_MAX:
+                    message = f"the worker cannot be reached: {error.strerror or error}"
+                    step = "stop: the worker is gone, and the attempt ends with it"
+                    raise Unreachable("unreachable", message, None, step, EXIT_UNEXPECTED) from error
+                time.sleep(AGAIN_S * tries)
+                continue
+            if reply.get("ok") is True:
+                return reply, payload
+            refused = refusal_of(reply)
+            if refused.code != "busy" or time.monotonic() >= until:
+                raise refused
+            time.sleep(AGAIN_S)
+
+    def _once(self, request: bytes) -> tuple[dict[str, Any], bytes]:
+        link = self._opened()
+        with contextlib.suppress(ConnectionError):  # it hung up before it had taken everything, and may have said why
+            link.sendall(request)
+        try:
+            reply = json.loads(self._line(link))
+        except ValueError as error:
+            raise ConnectionError("the reply is no JSON") from error
+        if not isinstance(reply, dict):
+            raise ConnectionError("the reply is no object")
+        size = reply.get("bytes", 0) if reply.get("ok") is True else 0
+        if not isinstance(size, int) or not 0 <= size <= PAYLOAD_BYTES_MAX:
+            raise ConnectionError("the reply announces bytes that cannot be")
+        return reply, self._exactly(link, size)
+
+    def _opened(self) -> socket.socket:
+        if self._owner != os.getpid():
+            self._socket, self._left = None, b""  # a parent's: closing it here would not close it there
+        if self._socket is None:
+            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                link.settimeout(self._timeout_s)
+                link.connect(self._path)
+            except BaseException:
+                link.close()
+                raise
+            self._socket, self._left, self._owner = link, b"", os.getpid()
+        return self._socket
+
+    def _line(self, link: socket.socket) -> bytes:
+        pieces = [self._left]
+        size = len(self._left)
+        while b"\n" not in pieces[-1]:
+            if size > REPLY_BYTES_MAX:
+                raise ConnectionError("the reply is too long")
+            piece = link.recv(65_536)
+            if not piece:
+                raise ConnectionError("the worker hung up")
+            pieces.append(piece)
+            size += len(piece)
+        line, _, self._left = b"".join(pieces).partition(b"\n")
+        return line
+
+    def _exactly(self, link: socket.socket, size: int) -> bytes:
+        taken, self._left = self._left[:size], self._left[size:]
+        pieces, missing = [taken], size - len(taken)
+        while missing:
+            piece = link.recv(min(missing, 1 << 20))
+            if not piece:
+                raise ConnectionError("the worker hung up")
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._left = None, b""
