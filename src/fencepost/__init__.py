@@ -5,12 +5,12 @@ What a program inside an attempt uses stands here by name and is loaded when it 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from fencepost._version import __version__
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from fencepost.sdk.client import Attempt, Yield, attempt
     from fencepost.sdk.wire import Refused, StaleFence, Unreachable
 
@@ -26,9 +26,10 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(place), name)
+    value: object = getattr(_importlib.import_module(place), name)
+    globals()[name] = value
     return value
