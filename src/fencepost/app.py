@@ -36,8 +36,10 @@ if TYPE_CHECKING:  # what most commands do not need is loaded by those that do
     from fencepost.adapters.executors.command import CommandExecutor
     from fencepost.adapters.executors.log_reader import LogView
     from fencepost.adapters.workspace import Workspaces
+    from fencepost.core.planfile import PlanDocument, PlanProblem
     from fencepost.ports.executor import Executor
     from fencepost.ports.packs import PathProblem
+    from fencepost.services.callables import Callee
     from fencepost.services.means import Means
     from fencepost.services.worker import Worker
 
@@ -47,6 +49,7 @@ __all__ = [
     "LAYOUT",
     "App",
     "NoHome",
+    "callables_at",
     "find_home",
     "home_for",
     "inspect_inputs",
@@ -105,6 +108,17 @@ def inspect_inputs(root: Path, paths: Sequence[str]) -> tuple[PathProblem, ...]:
     from fencepost.adapters.artifacts.pack import inspect_paths
 
     return inspect_paths(root, paths)
+
+
+def callables_at(
+    root: Path, document: PlanDocument, pinned: Sequence[Sequence[str]], tree: Sequence[str]
+) -> tuple[tuple[Callee | None, ...], tuple[PlanProblem, ...]]:
+    """The callables of a plan's orders as they stand in a source tree, and what keeps them from being run."""
+    from fencepost.adapters.interpreter import find_interpreter, parse_module
+    from fencepost.services.callables import find_callees
+
+    find = partial(find_interpreter, root=root, search=os.environ.get("PATH", os.defpath))
+    return find_callees(document, pinned, tree, find=find, parse=partial(parse_module, root))
 
 
 def diagnosis() -> Diagnosis:

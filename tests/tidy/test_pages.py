@@ -179,7 +179,6 @@ def test_readme_shows_plans_that_pass_the_check() -> None:
         ("reviews", "[reviewers.second]\nrun = ['true']", "review = { by = 'second' }"),
         ("resource lanes", "", "resources = [{ name = 'db', mode = 'write' }]"),
         ('recovery = "adopt"', 'recovery = "adopt"', ""),
-        ('executor = "python"', "", "executor = 'python'"),
     ],
 )
 def test_what_readme_calls_not_built_is_refused_by_name(shown: str, head: str, work: str) -> None:

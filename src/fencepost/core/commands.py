@@ -24,7 +24,7 @@ from fencepost.core.records.common import (
     Positive,
     Text,
 )
-from fencepost.core.records.plan import Acceptance, Outcome, Retry
+from fencepost.core.records.plan import Acceptance, Outcome, PythonCall, Retry
 
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Subject = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -136,6 +136,7 @@ class OrderDraft(Part, frozen=True):
     may: tuple[str, ...] = ()
     may_fail: bool = False
     params: str = ""  # canonical JSON, "" for none
+    python: PythonCall | None = None  # instead of `run`, for work kind "python/1"
 
 
 class SubmitPlan(Command, frozen=True, tag="submit_plan"):

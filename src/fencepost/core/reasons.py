@@ -430,6 +430,14 @@ _PLANS = (
     _plan("incompatible_output", "The files asked for are not among the outputs.", "add them to outputs"),
     _plan("no_match", "The pattern matches no file.", "correct it"),
     _plan("path_outside", "The path leaves the tree.", "stay inside"),
+    _plan("module_missing", "There is no such module in the source tree.", "correct the call"),
+    _plan("module_not_pinned", "The module is not among the order's inputs.", "add it to the inputs"),
+    _plan("module_unreadable", "The module cannot be read.", "correct the module"),
+    _plan("function_missing", "The module has no such function at its top level.", "correct the call"),
+    _plan("not_an_executor", "The function is not decorated as an executor.", "decorate it"),
+    _plan("not_literal", "The decorator's name and version are not literals.", "write them out"),
+    _plan("python_missing", "The interpreter cannot be found.", "name one that is installed"),
+    _plan("python_unsuited", "The interpreter cannot run callables.", "name Python 3.11 or later"),
     _plan("unsupported_feature", "This key's behaviour is not built yet.", "take it out"),
 )
 

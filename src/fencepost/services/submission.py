@@ -28,16 +28,16 @@ from fencepost.core.planfile import (
     select,
 )
 from fencepost.core.reasons import Refusal
-from fencepost.core.records.plan import Acceptance, Retry
+from fencepost.core.records.plan import Acceptance, PythonCall, Retry
 from fencepost.core.state import NameState, PlanState, name_subject
 from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.artifacts import ArtifactStore, Classification
 from fencepost.ports.errors import ContentTooLarge, PathRefused
-from fencepost.ports.packs import ManifestStored, PackRefused, Packs, PathProblem
+from fencepost.ports.packs import ManifestStored, PackRefused, Packs, PackWritten, PathProblem
+from fencepost.services.callables import Callee
 
-WORK_KIND = "command/1"
 SCHEMA_BYTES_MAX = 4 * 2**20
 ATTEMPT_TIME_LEAST_US = 1_000_000
 """The shortest limit that an attempt gets whose `attempt_time` nobody wrote down."""
@@ -60,10 +60,14 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan's orders are bound to: a manifest for each, in definition order, and schema path -> digest."""
+    """What a plan's orders are bound to: a manifest for each, in definition order, and schema path -> digest.
+
+    `callables` are those of the orders that have one, by their names.
+    """
 
     manifests: tuple[ManifestStored, ...]
     schemas: Mapping[str, str]
+    callables: Mapping[str, PythonCall] = {}
 
 
 def selections(document: PlanDocument, tree: Sequence[str]) -> tuple[Selection, ...]:
@@ -126,12 +130,24 @@ def _place_of(item: WorkItem, path: str) -> str:
 
 
 def pin(
-    document: PlanDocument, chosen: Sequence[Selection], *, root: Path, packs: Packs, artifacts: ArtifactStore
+    document: PlanDocument,
+    chosen: Sequence[Selection],
+    callees: Sequence[Callee | None] = (),
+    *,
+    root: Path,
+    packs: Packs,
+    artifacts: ArtifactStore,
 ) -> Pins | tuple[PlanProblem, ...]:
-    """Write one pack, one manifest for each different selection, and the schemas. Raises StorageError."""
+    """Write one pack, one manifest for each different selection, and the schemas. Raises StorageError.
+
+    `callees` are those of the document's orders, in definition order; none are needed where no order has one.
+    """
     written = packs.write(root, {path for each in chosen for path in each.paths})
     if isinstance(written, PackRefused):
         return plan_problems(document, chosen, written.problems)
+    moved = _moved(callees, written)
+    if moved:
+        return plan_problems(document, chosen, moved)
     stored: dict[tuple[Classification, tuple[str, ...]], ManifestStored] = {}
     manifests = []
     schemas: dict[str, str] = {}
@@ -148,7 +164,20 @@ def pin(
                     problem = PathProblem(code="not_regular", path=path, message=error.message)
                     return plan_problems(document, chosen, (problem,))
                 schemas[path] = put.digest
-    return Pins(manifests=tuple(manifests), schemas=schemas)
+    named = zip(document.work, callees, strict=bool(callees))
+    callables = {item.name: callee.python for item, callee in named if callee is not None}
+    return Pins(manifests=tuple(manifests), schemas=schemas, callables=callables)
+
+
+def _moved(callees: Sequence[Callee | None], written: PackWritten) -> tuple[PathProblem, ...]:
+    """Modules whose pinned bytes are not those that were read; a link is judged by whoever imports it."""
+    read = {callee.path: callee.digest for callee in callees if callee is not None}
+    message = "it changed while it was read"
+    return tuple(
+        PathProblem(code="source_changed", path=entry.path, message=message)
+        for entry in written.entries
+        if entry.mode != "link" and entry.digest != read.get(entry.path, entry.digest)
+    )
 
 
 def submit_command(
@@ -207,7 +236,7 @@ def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:
     accept = item.accept
     return OrderDraft(
         task=item.name,
-        work_kind=WORK_KIND,
+        work_kind=f"{item.executor}/1",
         priority=item.priority,
         classification=item.classification,
         effects=item.effects,
@@ -253,4 +282,5 @@ def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:
         may=item.may,
         may_fail=item.may_fail,
         params=canonical.encode(item.params).decode() if item.params else "",
+        python=pins.callables.get(item.name),
     )

@@ -18,6 +18,9 @@ from fencepost.core.records.common import RETRYABLE
 from fencepost.core.shares import OWN_RULE, Shares
 from fencepost.core.state import Account
 
+_PROGRAM = {"command/1": ((False, False), (False, True)), "python/1": ((True, False),)}
+"""Work kind -> whether a callable and a command may be named together with it."""
+
 
 def out_of_range(field: str, subject: str, needed: str) -> Refusal:
     return Refusal(code="out_of_range", field=field, detail={"subject": subject, "needed": needed})
@@ -38,6 +41,8 @@ def draft_refusal(draft: OrderDraft, limits: Limits, field: str) -> Refusal | No
     if draft.work_kind not in WORK_KINDS:
         detail = {"subject": draft.task, "executor": draft.work_kind}
         return Refusal(code="executor_unsupported", field=field, detail=detail)
+    if (draft.python is not None, bool(draft.run)) not in _PROGRAM[draft.work_kind]:
+        return out_of_range(field, f"the program of {draft.task}", f"what {draft.work_kind} runs, and nothing else")
     declared = [dimension for dimension in sorted(draft.per_attempt) if dimension in OWN_RULE]
     if declared:
         return out_of_range(field, f"per_attempt of {draft.task}", f"without {declared[0]}")

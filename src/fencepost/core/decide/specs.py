@@ -24,6 +24,7 @@ from fencepost.core.records.plan import (
     Inputs,
     Member,
     Policies,
+    PythonCall,
     Retry,
     WorkOrderSpec,
 )
@@ -37,7 +38,10 @@ POLICIES = Policies(
     retention="plan",
     projection="local",
 )
-EXECUTOR_CEILINGS: dict[tuple[str, int], tuple[str, ...]] = {("command", 1): ("workspace.write",)}
+EXECUTOR_CEILINGS: dict[tuple[str, int], tuple[str, ...]] = {
+    ("command", 1): ("workspace.write",),
+    ("python", 1): ("workspace.write",),
+}
 """Operations that each executor and version permits at most; what is not here is no executor of this kernel."""
 WORK_KINDS = frozenset(f"{name}/{version}" for name, version in EXECUTOR_CEILINGS)
 NO_REPOSITORY = "none"  # accepted pointer of a scope without repository acceptance
@@ -65,6 +69,7 @@ class _Contract(Wire, frozen=True):
     priority: str
     classification: str
     params: str
+    python: PythonCall | None = None
 
 
 def policy_of(batch: Batch) -> tuple[int, str]:
@@ -155,6 +160,7 @@ class Specs:
             retry=draft.retry,
             may_fail=draft.may_fail,
             params=draft.params,
+            python=draft.python,
             plan=self._plan,
             plan_revision=0 if self._plan is None else 1,
             accounts=accounts,
@@ -192,6 +198,7 @@ class Specs:
             priority=draft.priority,
             classification=draft.classification,
             params=draft.params,
+            python=draft.python,
         )
         return sha256_of(encode_trusted(contract))
 

@@ -59,6 +59,12 @@ ARGUMENTS_MAX: Final = 1_024
 ARGUMENTS_BYTES_MAX: Final = 128 * 1024
 """UTF-8 bytes of an argument list, one terminating byte for each item included."""
 
+CALL_BYTES_MAX: Final = 255
+"""Bytes of the name of a callable, `module:function`."""
+
+INTERPRETER_BYTES_MAX: Final = 4_096
+"""UTF-8 bytes of the path or name of an interpreter."""
+
 ENVIRONMENT_MAX: Final = 256
 """Names in `environment`."""
 

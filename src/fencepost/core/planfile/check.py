@@ -42,10 +42,9 @@ from fencepost.core.planfile.work import Draft, read_order
 
 _ORDER_PLACE = re.compile(r"/work/([0-9]{1,9})(?:/|$)")
 
-PLAN_KEYS = ("objective", "name", "deadline", "recovery", "budget", "work")
+PLAN_KEYS = ("objective", "name", "deadline", "recovery", "budget", "python", "work")
 UNSUPPORTED_PLAN_KEYS = {
     "reviewers": "leave it out; accept.verify names a verifier",
-    "python": "leave it out; only programs can be run yet",
 }
 
 
@@ -70,6 +69,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     objective: str
     deadline_us: int | None
     budget: dict[str, int] | None
+    python: str
 
 
 def check_text(
@@ -175,7 +175,17 @@ def _read_head(root: Spot, table: dict[str, object], stem: str, currencies: Set[
             "the plan has no budget",
             "write [budget] with at least one ceiling, such as attempts = 12",
         )
-    return _Head(name=name or stem, objective=objective or "", deadline_us=deadline_us, budget=budget)
+    python = _read_python(root.child("python"), table["python"]) if "python" in table else ""
+    return _Head(
+        name=name or stem, objective=objective or "", deadline_us=deadline_us, budget=budget, python=python or ""
+    )
+
+
+def _read_python(spot: Spot, value: object) -> str | None:
+    text = read_text(spot, value, bytes_max=bounds.INTERPRETER_BYTES_MAX, example='a path or a name such as "python3"')
+    if text == "":
+        spot.refuse("out_of_range", "no interpreter is named", "leave the key out for the one that runs fencepost")
+    return text
 
 
 def _read_work(root: Spot, table: dict[str, object], currencies: Set[str]) -> list[Draft]:
@@ -272,6 +282,7 @@ def _resolve(
         recovery="replace",
         budget=budget,
         work=work,
+        python=head.python,
     )
 
 
@@ -280,8 +291,9 @@ def _resolve_order(draft: Draft, plan: dict[str, int], plan_attempts: int, raise
     return WorkItem(
         name=draft.name or "",
         position=draft.position,
-        executor="command",
+        executor=draft.executor,
         run=draft.run,
+        call=draft.call,
         may_fail=draft.may_fail,
         environment=draft.environment,
         needs=draft.needs,

@@ -34,8 +34,9 @@ class InputContent(msgspec.Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...]
 
 
-class OrderContent(msgspec.Struct, frozen=True, kw_only=True):
-    """One order; the fields are those of `WorkItem`."""
+class OrderContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One order; the fields are those of `WorkItem`. A later field is absent where it says nothing, so that a plan
+    without it keeps its digest."""
 
     name: str
     executor: str
@@ -55,9 +56,10 @@ class OrderContent(msgspec.Struct, frozen=True, kw_only=True):
     may: tuple[str, ...]
     effects: str
     params: str
+    call: str = ""
 
 
-class PlanContent(msgspec.Struct, frozen=True, kw_only=True):
+class PlanContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The whole plan; its canonical bytes are what the content digest covers."""
 
     version: int
@@ -67,6 +69,7 @@ class PlanContent(msgspec.Struct, frozen=True, kw_only=True):
     recovery: str
     budget: dict[str, int]
     work: tuple[OrderContent, ...]
+    python: str = ""
 
 
 def content_of(document: PlanDocument) -> PlanContent:
@@ -79,6 +82,7 @@ def content_of(document: PlanDocument) -> PlanContent:
         recovery=document.recovery,
         budget=document.budget,
         work=tuple(_order(item) for item in document.work),
+        python=document.python,
     )
 
 
@@ -107,6 +111,7 @@ def _order(item: WorkItem) -> OrderContent:
         may=item.may,
         effects=item.effects,
         params=canonical.encode(item.params).decode("utf-8"),
+        call=item.call,
     )
 
 

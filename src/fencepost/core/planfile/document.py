@@ -18,8 +18,10 @@ from fencepost.core.shares import MONEY
 Priority = Literal["low", "normal", "high"]
 Classification = Literal["public", "internal", "private"]
 Effects = Literal["none", "declared"]
+Executor = Literal["command", "python"]
 GroupKind = Literal["required", "optional", "alternative"]
 
+EXECUTORS: Final[tuple[Executor, ...]] = ("command", "python")
 PRIORITIES: Final[tuple[Priority, ...]] = ("low", "normal", "high")
 CLASSIFICATIONS: Final[tuple[Classification, ...]] = ("public", "internal", "private")
 OUTCOMES: Final = (
@@ -95,6 +97,7 @@ class Accept(msgspec.Struct, frozen=True, kw_only=True):
 class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
     """One work order as the plan defines it.
 
+    `run` is the command of executor "command", `call` the "module:function" of executor "python"; the other is empty.
     `inputs` of None, and inputs without any `FilePatterns`, pin every file that git tracks or does not
     ignore. `budget` holds the order's ceilings (attempts always), `per_attempt` what one attempt holds in
     every other limited dimension but time, which is `attempt_time_us`. `priority` is raised to that of the
@@ -103,7 +106,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     position: int
-    executor: Literal["command"]
+    executor: Executor
     run: tuple[str, ...]
     may_fail: bool
     environment: tuple[str, ...]
@@ -123,6 +126,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
     may: tuple[str, ...]
     effects: Effects
     params: dict[str, object]
+    call: str = ""
 
     def hold(self) -> dict[str, int]:
         """What one attempt of this order holds, by dimension."""
@@ -134,7 +138,8 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole plan. `deadline_us` is elapsed time from submission, None for no deadline."""
+    """A whole plan. `deadline_us` is elapsed time from submission, None for no deadline. `python` is the interpreter
+    of its callables as it is written, "" for the one that runs fencepost."""
 
     name: str
     objective: str
@@ -142,3 +147,4 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     recovery: Literal["replace"]
     budget: dict[str, int]
     work: tuple[WorkItem, ...]
+    python: str = ""

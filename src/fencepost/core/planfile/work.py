@@ -17,15 +17,18 @@ import msgspec
 from fencepost.core import canonical
 from fencepost.core.planfile import bounds
 from fencepost.core.planfile.amounts import ATTEMPT_KEYS, CEILING_KEYS, read_amounts
+from fencepost.core.planfile.callables import CALL_RULE
 from fencepost.core.planfile.document import (
     CLASSIFICATIONS,
     ENVIRONMENT_FIRST,
+    EXECUTORS,
     MAY_FIRST,
     PRIORITIES,
     RETRY_CLASSES,
     Accept,
     Classification,
     Effects,
+    Executor,
     FilePatterns,
     FromOrder,
     Group,
@@ -56,6 +59,7 @@ ORDER_KEYS: Final = (
     "name",
     "executor",
     "run",
+    "call",
     "may_fail",
     "environment",
     "needs",
@@ -72,7 +76,6 @@ ORDER_KEYS: Final = (
     "params",
 )
 UNSUPPORTED_KEYS: Final = {
-    "call": 'leave it out and write run = ["python", "..."]',
     "review": "leave it out; accept.verify names a verifier",
     "resources": "leave it out; orders that must not overlap can need one another",
     "effect": "leave it out; no outside operation can be declared yet",
@@ -100,7 +103,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     table: dict[str, object]
     refused: frozenset[str]
     name: str | None
+    executor: Executor
     run: tuple[str, ...]
+    call: str
     may_fail: bool
     environment: tuple[str, ...]
     needs: tuple[Group, ...]
@@ -153,9 +158,9 @@ def read_order(spot: Spot, position: int, value: object, *, currencies: Set[str]
     for key, next_step in UNSUPPORTED_KEYS.items():
         if key in table:
             spot.child(key).refuse("unsupported_feature", f"{quote(key)} is not built yet", next_step)
-    keys.take("executor", _read_executor, "command")
-    if table.get("executor", "command") == "command" and "call" not in table:
-        keys.require("run", 'write the program and its arguments, such as run = ["pytest", "-q"]')
+    executor = keys.take("executor", _read_executor, EXECUTORS[0])
+    if "executor" not in keys.refused:
+        _require_program(keys, spot, table, executor)
     no_inputs: tuple[FilePatterns | FromOrder, ...] | None = None
     no_retry: Retry | None = None
     no_time: int | None = None
@@ -169,7 +174,9 @@ def read_order(spot: Spot, position: int, value: object, *, currencies: Set[str]
         position=position,
         table=table,
         name=name,
+        executor=executor,
         run=keys.take("run", read_arguments, ()),
+        call=keys.take("call", _read_call, ""),
         may_fail=keys.take("may_fail", read_boolean, False),
         environment=keys.take("environment", _read_environment, ENVIRONMENT_FIRST),
         needs=keys.take("needs", read_needs, ()),
@@ -190,8 +197,32 @@ def read_order(spot: Spot, position: int, value: object, *, currencies: Set[str]
     )
 
 
-def _read_executor(spot: Spot, value: object) -> str | None:
-    return read_choice(spot, value, ("command",), unsupported=("python",))
+def _read_executor(spot: Spot, value: object) -> Executor | None:
+    return read_choice(spot, value, EXECUTORS)
+
+
+def _require_program(keys: _Keys, spot: Spot, table: dict[str, object], executor: Executor) -> None:
+    """Each executor has its own key for what it runs, and the other one's says nothing to it."""
+    if executor == "python":
+        keys.require("call", 'write the module and its function, such as call = "pipeline:summarize"')
+        if "run" in table:
+            step = 'leave one of them out: run is for executor "command"'
+            spot.child("run").refuse("unknown_key", 'run and executor = "python" stand together', step)
+    elif "call" in table:
+        spot.child("call").refuse(
+            "unknown_key", "call is for another executor", 'write executor = "python" beside it, or run instead'
+        )
+    else:
+        keys.require("run", 'write the program and its arguments, such as run = ["pytest", "-q"]')
+
+
+def _read_call(spot: Spot, value: object) -> str | None:
+    text = read_text(spot, value, bytes_max=bounds.CALL_BYTES_MAX, example='a text such as "pipeline:summarize"')
+    if text is not None and CALL_RULE.fullmatch(text) is None:
+        step = 'write module:function, such as "pipeline:summarize"'
+        spot.refuse("bad_name", f"{quote(text)} does not name a function of a module", step)
+        return None
+    return text
 
 
 def _read_effects(spot: Spot, value: object) -> Effects | None:

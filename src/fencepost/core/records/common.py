@@ -12,6 +12,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+PathText = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 
 Amounts = dict[str, Count]

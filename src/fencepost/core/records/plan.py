@@ -13,6 +13,7 @@ from fencepost.core.records.common import (
     Digest,
     FailureClass,
     Name,
+    PathText,
     Positive,
     Text,
 )
@@ -75,6 +76,15 @@ class FromOrder(Wire, frozen=True):
     files: tuple[str, ...]
 
 
+class PythonCall(Wire, frozen=True):
+    """A decorated callable, as its source declares it, and the interpreter that runs it (X10)."""
+
+    call: Name  # "module:function", imported from the workspace
+    name: Name
+    version: Positive
+    interpreter: PathText  # absolute
+
+
 class Inputs(Wire, frozen=True):
     """What an attempt may read, by digest. `manifest` names the pinned files, `orders` the handed ones."""
 
@@ -119,7 +129,7 @@ class WorkOrderSpec(Body, frozen=True):
     """
 
     order: str
-    work_kind: Name  # "command/1"
+    work_kind: Name  # "command/1", "python/1"
     schema_version: Positive
     task: Name
     position: Count
@@ -156,6 +166,7 @@ class WorkOrderSpec(Body, frozen=True):
     plan_revision: Count = 0
     parent: str | None = None
     replaces: str | None = None
+    python: PythonCall | None = None  # instead of `run`, for work kind "python/1"
     accounts: tuple[str, ...] = ()  # from the scope down to the order
 
 

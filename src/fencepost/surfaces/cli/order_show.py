@@ -113,6 +113,7 @@ def spec_document(spec: WorkOrderSpec) -> dict[str, Any]:
         "contract": spec.contract,
         "work_kind": spec.work_kind,
         "run": list(spec.run),
+        "python": None if spec.python is None else msgspec.to_builtins(spec.python),
         "environment": list(spec.environment),
         "outputs": list(spec.outputs),
         "inputs": {

@@ -81,7 +81,9 @@ def _pairs(spec: WorkOrderSpec, item: WorkItem, names: Mapping[str, str]) -> lis
     )
     params = msgspec.json.decode(spec.params) if spec.params else {}
     return [
+        ("executor", spec.work_kind.partition("/")[0], item.executor),
         ("run", spec.run, item.run),
+        ("call", "" if spec.python is None else spec.python.call, item.call),
         ("may_fail", spec.may_fail, item.may_fail),
         ("environment", spec.environment, item.environment),
         ("needs", groups, needs),

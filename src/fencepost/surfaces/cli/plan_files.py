@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fencepost.app import inspect_inputs, repository_at
+from fencepost.app import callables_at, inspect_inputs, repository_at
 from fencepost.core.planfile import CheckedPlan, PlanDocument, PlanProblem, RawDocument, check_document, read_document
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.repository import Repository, RepositoryError
+from fencepost.services.callables import Callee
 from fencepost.services.submission import Selection, every_path, plan_problems, selections
 from fencepost.surfaces.cli import frame
 from fencepost.surfaces.cli.context import CommandError
@@ -123,13 +124,15 @@ def read_source(plan: str, repository: str | None) -> Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A plan without problems. `chosen` is what its orders pin; empty when nobody has looked at the tree."""
+    """A plan without problems. `chosen` is what its orders pin, `callees` their callables; both are empty when nobody
+    has looked at the tree."""
 
     source: Source
     document: PlanDocument
     content: str
     order: tuple[str, ...]
     chosen: tuple[Selection, ...] = ()
+    callees: tuple[Callee | None, ...] = ()
 
 
 def check_alone(source: Source) -> Checked | None:
@@ -153,15 +156,23 @@ def check(source: Source) -> Checked:
     accepted = _accepted(source, found)
     problems = list(found.problems)
     chosen: tuple[Selection, ...] = ()
+    callees: tuple[Callee | None, ...] = ()
     if accepted is not None:
         chosen = selections(accepted.document, tree)
         paths = every_path(chosen)
         problems += plan_problems(accepted.document, chosen, inspect_inputs(source.repository.root, paths))
+        callees, unfit = callables_at(source.repository.root, accepted.document, [each.paths for each in chosen], tree)
+        problems += unfit
     problems += extra
     if accepted is None or problems:
         raise PlanRefused(source.file, problems, found.problems_left_off)
     return Checked(
-        source=source, document=accepted.document, content=accepted.content, order=accepted.order, chosen=chosen
+        source=source,
+        document=accepted.document,
+        content=accepted.content,
+        order=accepted.order,
+        chosen=chosen,
+        callees=callees,
     )
 
 

@@ -92,7 +92,8 @@ def place(app: App, checked: Checked, mode: Submission, command_key: str | None)
 
 def _pin(app: App, checked: Checked) -> Pins:
     source = checked.source
-    pins = pin(checked.document, checked.chosen, root=source.repository.root, packs=app.packs, artifacts=app.artifacts)
+    root = source.repository.root
+    pins = pin(checked.document, checked.chosen, checked.callees, root=root, packs=app.packs, artifacts=app.artifacts)
     if not isinstance(pins, Pins):
         raise PlanRefused(source.file, pins, 0)
     return pins

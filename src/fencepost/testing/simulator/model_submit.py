@@ -29,7 +29,7 @@ from fencepost.testing.simulator.model_state import (
     World,
 )
 
-WORK_KINDS = frozenset({"command/1"})
+WORK_KINDS = frozenset({"command/1", "python/1"})
 RETRYABLE = frozenset({"transient_dependency", "executor", "validation"})
 POLICIES = {
     "cancellation": "fence_at_once",
@@ -146,6 +146,12 @@ def shares_for(draft: Mapping[str, Any], plan: Mapping[str, int], attempts: int)
     return {"attempts": 1, "time_us": limit_us, **asks}, {"attempts": 1, "time_us": least_us, **least}
 
 
+def _program_is_wrong(draft: Mapping[str, Any]) -> bool:
+    """A callable stands where one is asked for, and nowhere else."""
+    has_callable = draft.get("python") is not None
+    return has_callable != (draft["work_kind"] == "python/1") or (has_callable and bool(draft.get("run")))
+
+
 def draft_refusal(world: World, draft: Mapping[str, Any]) -> str:
     """What can be told from one draft alone, "" if nothing."""
     if draft["work_kind"] not in WORK_KINDS:
@@ -158,7 +164,8 @@ def draft_refusal(world: World, draft: Mapping[str, Any]) -> str:
     wanted = [*accept.get("files", ()), *accept.get("schemas", {})]
     handed = [text for source in draft.get("handed", ()) for text in source["files"]]
     wrong = (
-        not declared.keys().isdisjoint(("attempts", "time_us"))
+        _program_is_wrong(draft)
+        or not declared.keys().isdisjoint(("attempts", "time_us"))
         or draft["attempt_time_us"] > world.limits["duration_max_us"]
         or not all(group["members"] and all(each["outcomes"] for each in group["members"]) for group in groups)
         or ceilings_are_wrong(draft.get("ceilings", {}))
@@ -265,7 +272,7 @@ def spec_body(
         for key in ("task", "work_kind", "priority", "classification", "effects", "attempt_time_us", "accept")
     }
     body |= {key: draft.get(key, []) for key in ("run", "environment", "outputs")}
-    body |= {key: draft[key] for key in ("may", "retry", "may_fail", "params") if draft.get(key)}
+    body |= {key: draft[key] for key in ("may", "retry", "may_fail", "params", "python") if draft.get(key)}
     contract = contract_of(order)
     body |= {
         "order": order,
@@ -342,6 +349,7 @@ _OF_THE_WORK = [
     "priority",
     "classification",
     "params",
+    "python",
 ]
 
 
