@@ -1,0 +1,112 @@
+"""Where a worker's socket stands: a folder that only its user may enter, on a path that is short enough.
+
+A socket's path has at most `ADDRESS_BYTES_MAX` bytes on every system. The home comes first; where its path is too long,
+or its file system takes no sockets, the user's folder for running programs, and then one under the system's temporary
+folder. Sockets whose worker is gone are removed by the next one that comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fencepost.ports.errors import StorageUnavailable
+
+ADDRESS_BYTES_MAX: Final = 103
+SUFFIX: Final = ".sock"
+_SWEPT_MAX: Final = 256
+_PRIVATE: Final = 0o700
+
+
+def folders_for(home: Path, store_id: str, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Folders that may hold the sockets of a home's workers, the first choice first."""
+    short = store_id[:12]
+    places = [home / "run"]
+    running = environment.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(running):
+        places.append(Path(running) / "fencepost" / short)
+    places.append(Path(tempfile.gettempdir()) / f"fencepost-{os.geteuid()}" / short)
+    return tuple(places)
+
+
+def bound_socket(folders: Sequence[Path]) -> tuple[socket.socket, str]:
+    """A socket that listens in the first folder that can have it, and its path. Raises StorageUnavailable."""
+    troubles = []
+    for folder in folders:
+        path = str(folder / f"{secrets.token_hex(4)}{SUFFIX}")  # under its other name it is no longer
+        if len(os.fsencode(path)) > ADDRESS_BYTES_MAX:
+            troubles.append(f"{folder}: the path is too long for a socket")
+            continue
+        try:
+            _make_private(folder)
+            _sweep(folder)
+            return _listening(path), path
+        except OSError as error:
+            troubles.append(f"{folder}: {error.strerror or error}")
+    raise StorageUnavailable(f"no folder takes a socket ({'; '.join(troubles)})", next_step="fencepost doctor")
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder, and the one above it, the user's own and nobody else's. Raises OSError where they are not."""
+    for path in (folder.parent, folder):
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=_PRIVATE, parents=True)
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise PermissionError(0, "it is not a folder of this user")
+    if stat.S_IMODE(status.st_mode) != _PRIVATE:
+        os.chmod(folder, _PRIVATE)
+    above = os.lstat(folder.parent)
+    others_may_rename = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not above.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(above.st_mode) or above.st_uid not in (os.geteuid(), 0) or others_may_rename:
+        raise PermissionError(0, "the folder above it belongs to others")
+
+
+def _listening(path: str) -> socket.socket:
+    # Only what listens gets the name that a sweep of others looks at.
+    unready = path.removesuffix(SUFFIX) + ".new"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.setblocking(False)
+        listener.bind(unready)
+        os.chmod(unready, 0o600)
+        listener.listen(128)
+        os.rename(unready, path)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _sweep(folder: Path) -> None:
+    """Remove sockets that nobody listens at."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry, _ in zip(entries, range(_SWEPT_MAX), strict=False)]
+    for name in names:
+        if not name.endswith(SUFFIX):
+            continue
+        path = str(folder / name)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+
+
+def peer_is_ours(link: socket.socket) -> bool:
+    """Whether the process at the other end is this user's, where the system can tell; elsewhere the folder says so."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    credentials = link.getsockopt(socket.SOL_SOCKET, option, 12)
+    _, uid, _ = struct.unpack("3i", credentials)
+    return bool(uid == os.geteuid())
