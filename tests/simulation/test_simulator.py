@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -25,30 +26,47 @@ from fencepost.services.upkeep import Blocked, Upkeep
 from fencepost.storage import sqlite
 from fencepost.testing.simulator import __main__ as command_line
 from fencepost.testing.simulator.executor import SimRunning
-from fencepost.testing.simulator.faults import Rates
-from fencepost.testing.simulator.scenario import SECOND_US, Action, FaultEvent, OrderShape, Scenario, draw
+from fencepost.testing.simulator.faults import ALL, MEANING, STRANGER, Moments, Rates, problem_of
+from fencepost.testing.simulator.scenario import (
+    SECOND_US,
+    USUAL_MOMENTS,
+    USUAL_RATES,
+    Action,
+    FaultEvent,
+    FaultKind,
+    OrderShape,
+    Scenario,
+    draw,
+)
 from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
 from fencepost.testing.simulator.world import Outcome, World
 
 FAILURES = Path(__file__).parent / "failures"
 SEEDS = int(os.environ.get("FENCEPOST_SIM_SEEDS", "40"))
 BREAKING_SEEDS = 40
+TIMES, IN = 5, 3  # how often each fault happens in those seeds at least, and in how many of them
 
 
 @pytest.mark.slow
 def test_w21_everything_holds_on_a_fixed_number_of_seeds() -> None:
-    """Faults of every kind happened meanwhile, and nothing of it was idle."""
+    """Every fault that has a name happened meanwhile, and nothing of it was idle."""
     faults: Counter[str] = Counter()
+    seeds_of: Counter[str] = Counter()
     orders = executions = 0
     for seed in range(SEEDS):
         outcome = run(draw(seed))
         assert not outcome.problem, f"seed {seed}: {outcome.problem} (./dev sim --seed {seed} --seeds 1)"
         faults.update(outcome.faults)
+        seeds_of.update(list(outcome.faults))
         orders += outcome.orders
         executions += outcome.executions
     assert orders > 10 * SEEDS and executions > 10 * SEEDS
-    wanted = {"commit_unanswered", "crash_at_step", "crash", "freeze", "host_restart", "hint_lost", "hangs"}
-    assert wanted <= set(faults), wanted - set(faults)
+    assert set(faults) <= set(MEANING), "a fault without a name of its own"
+    rare = {name: (faults[name], seeds_of[name]) for name in MEANING if faults[name] < TIMES or seeds_of[name] < IN}
+    assert not rare, f"too seldom (times, seeds): {rare}"
+    assert seeds_of["jump"] * 4 >= SEEDS, "a clock jumps in a quarter of the seeds"
+    idle = {name for name in MEANING if seeds_of[name] == SEEDS}
+    assert not idle, f"no seed is without {idle}, which may hide something else"
 
 
 @pytest.mark.slow
@@ -102,6 +120,65 @@ def test_a_scenario_is_data_and_comes_back_from_it_whole() -> None:
     for seed in range(200):
         scenario = draw(seed)
         assert msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario) == scenario
+
+
+RATES, MOMENTS = Rates.__struct_fields__, Moments.__struct_fields__
+
+
+def test_every_fault_has_a_name_a_meaning_and_one_rate() -> None:
+    assert [*RATES, *MOMENTS, "clock_drifts", "clock_skewed"] == list(MEANING)
+    assert set(STRANGER) < set(RATES) and set(MOMENTS) == set(get_args(FaultKind))
+    assert all(getattr(USUAL_RATES, name) for name in RATES) and all(getattr(USUAL_MOMENTS, name) for name in MOMENTS)
+
+
+@pytest.mark.parametrize("name", [*RATES, *MOMENTS])
+def test_a_seed_has_much_of_one_fault_and_none_of_another(name: str) -> None:
+    """Each is drawn for itself: none in some seeds, often in others, and not together with its neighbours."""
+    if name in RATES:
+        drawn = {getattr(draw(seed).rates, name) for seed in range(40)}
+        assert drawn == {0, getattr(USUAL_RATES, name), 3 * getattr(USUAL_RATES, name)}
+    else:
+        counts = {sum(event.kind == name for event in draw(seed).faults) for seed in range(80)}
+        assert 0 in counts and max(counts) > 1
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_that_is_set_changes_that_one_alone(name: str) -> None:
+    for seed in range(6):
+        usual, changed = draw(seed), draw(seed, {name: 123_456})
+        assert changed.rates == msgspec.structs.replace(usual.rates, **{name: 123_456})
+        assert changed == msgspec.structs.replace(usual, rates=changed.rates, stranger_us=changed.stranger_us)
+        assert changed.stranger_us == usual.stranger_us or (name in STRANGER and not usual.stranger_us)
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_moment_that_is_set_comes_so_often_and_changes_no_other(name: str) -> None:
+    for seed in range(6):
+        usual, changed = draw(seed), draw(seed, {name: 3_600})
+        others = [event for event in usual.faults if event.kind != name]
+        assert [event for event in changed.faults if event.kind != name] == others
+        assert len(changed.faults) - len(others) == changed.length_us // SECOND_US
+
+
+def test_a_world_without_faults_is_one_rate_away() -> None:
+    for seed in range(3):
+        kind = run(draw(seed, {ALL: 0}))
+        assert not kind.problem and set(kind.faults) <= {"clock_drifts", "clock_skewed"}
+    lively = run(draw(1, {ALL: 0, "exits_badly": 1_000_000, "crash": 240}))
+    assert set(lively.faults) - {"clock_drifts", "clock_skewed"} == {"exits_badly", "crash"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hangs", 1_000_001), ("hangs", -1), ("crash", 36_001), ("all", 1), ("clock_drifts", 0), ("", 0)],
+)
+def test_a_rate_that_nobody_can_mean_is_refused(name: str, value: int) -> None:
+    assert problem_of(name, value)
+    with pytest.raises(ValueError, match=re.escape(problem_of(name, value))):
+        draw(0, {name: value})
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["--rate", f"{name}={value}"])
+    assert ended.value.code == 2
 
 
 def stopped_worker(seed: int) -> Scenario:
@@ -227,10 +304,30 @@ def test_the_command_line_runs_seeds_on_several_processes_and_counts(
     assert (document["first_seed"], document["seeds"], document["failed"]) == (0, 7, [])
     alone = [run(draw(seed)) for seed in range(7)]
     assert document["steps"] == sum(outcome.steps for outcome in alone)
-    assert document["faults"] == dict(sorted(sum((Counter(outcome.faults) for outcome in alone), Counter()).items()))
+    assert document["faults"] == {
+        name: sum(outcome.faults.get(name, 0) for outcome in alone) for name in sorted(MEANING)
+    }
+    assert document["fault_seeds"] == {
+        name: sum(name in outcome.faults for outcome in alone) for name in sorted(MEANING)
+    }
     told = capsys.readouterr().out
     assert "7 seeds from 0: 0 failed" in told and "transitions" in told and "hint_lost" in told
     assert not (tmp_path / "failures").exists()
+
+
+def test_rates_are_set_and_listed_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = tmp_path / "figures.json"
+    rates = ["--rate", "all=0", "--rate", "hangs=500000", "--rate", "crash=240"]
+    assert command_line.main(["--seeds", "2", "--jobs", "1", "--json", str(figures), *rates]) == 0
+    document = json.loads(figures.read_bytes())
+    happened = {name for name, count in document["faults"].items() if count}
+    assert happened - {"clock_drifts", "clock_skewed"} == {"hangs", "crash"}
+    assert document["rates"] == {"all": 0, "hangs": 500_000, "crash": 240}
+    told = capsys.readouterr().out
+    assert re.search(rf"{document['faults']['hangs']} +2  hangs", told) and re.search("0 +0  slow", told)
+    assert command_line.main(["--rates"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"  {name} " in listed for name in (*RATES, *MOMENTS))
 
 
 def test_a_story_is_told_of_one_seed(capsys: pytest.CaptureFixture[str]) -> None:

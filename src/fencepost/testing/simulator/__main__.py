@@ -4,6 +4,8 @@ python -m fencepost.testing.simulator --seeds 100
 python -m fencepost.testing.simulator --minutes 10
 python -m fencepost.testing.simulator --seed 4711 --seeds 1 --story
 python -m fencepost.testing.simulator --replay FILE
+python -m fencepost.testing.simulator --rate all=0 --rate hangs=200000 --rate crash=60
+python -m fencepost.testing.simulator --rates
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from fencepost.testing.simulator.faults import MEANING, problem_of
 from fencepost.testing.simulator.runner import SEED_MAX, Report, explore
-from fencepost.testing.simulator.scenario import draw
+from fencepost.testing.simulator.scenario import USUAL_MOMENTS, USUAL_RATES, draw
 from fencepost.testing.simulator.shrink import RUNS_MAX, Failure, Shrinker, run, signature
 from fencepost.testing.simulator.world import Outcome
 
@@ -32,8 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.replay is not None:
         return _replay(options.replay)
+    if options.rates:
+        return _list_rates()
+    changes = dict(options.rate)
     if options.story:
-        return _tell_story(0 if options.seed is None else options.seed)
+        return _tell_story(0 if options.seed is None else options.seed, changes)
     first = options.seed
     if first is None:
         first = random.SystemRandom().randrange(SEED_MAX) if options.minutes is not None else 0
@@ -42,7 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seeds = SEED_MAX if options.minutes is not None else (SEEDS if options.seed is None else 1)
     folder = Path(options.failures).absolute()
     report, failures = explore(
-        first, seeds=seeds, minutes=options.minutes, jobs=options.jobs, failed=lambda outcome: _keep(outcome, folder)
+        first,
+        seeds=seeds,
+        minutes=options.minutes,
+        jobs=options.jobs,
+        failed=partial(_keep, folder=folder, changes=changes),
+        changes=changes,
     )
     _print(report)
     if options.json is not None:
@@ -51,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if report.interrupted:
         return INTERRUPTED
     for outcome in failures[: options.shrink]:
-        _shrink(outcome, folder, options.shrink_runs)
+        _shrink(outcome, folder, changes, options.shrink_runs)
     return 1 if failures else 0
 
 
@@ -63,6 +75,16 @@ def _whole(least: int) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def _rate(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not number.lstrip("-").isdecimal():
+        raise argparse.ArgumentTypeError(f"NAME=NUMBER, not {text}; --rates lists the names")
+    problem = problem_of(name, int(number))
+    if problem:
+        raise argparse.ArgumentTypeError(f"{problem}; --rates lists the names")
+    return name, int(number)
 
 
 def _minutes(text: str) -> float:
@@ -90,6 +112,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--shrink-runs", type=_whole(1), default=RUNS_MAX, metavar="N", help=f"in at most N runs ({RUNS_MAX})"
     )
+    parser.add_argument(
+        "--rate",
+        metavar="NAME=NUMBER",
+        type=_rate,
+        action="append",
+        default=[],
+        help="set how often a fault happens, in the place of what each seed draws (more than once; all=0 for none)",
+    )
+    parser.add_argument("--rates", action="store_true", help="list every fault, its usual rate and what it does")
     parser.add_argument("--story", action="store_true", help="run one seed here and tell what happened")
     parser.add_argument("--replay", metavar="FILE", help="run a kept failure again and tell what happened")
     return parser
@@ -103,8 +134,10 @@ def _print(report: Report) -> None:
         f"{report.steps_per_cpu_s:,} a second of each core, {report.seeds_per_minute} seeds a minute; "
         f"{report.orders:,} orders, {report.executions:,} executions, {report.records:,} records"
     )
+    print("\nfaults (times, seeds)")
+    for name, count in report.faults.items():
+        print(f"  {count:>9,} {report.fault_seeds[name]:>7,}  {name}")
     for title, counts in (
-        ("faults", report.faults),
         ("transitions", report.transitions),
         ("commands", report.commands),
         ("refusals", report.refusals),
@@ -112,6 +145,16 @@ def _print(report: Report) -> None:
         print(f"\n{title}")
         for name, count in counts.items():
             print(f"  {count:>9,}  {name}")
+
+
+def _list_rates() -> int:
+    print("parts in a million of their occasions, of which a seed draws none, as many, or three times as many:\n")
+    for name, rate in msgspec.structs.asdict(USUAL_RATES).items():
+        print(f"  {rate:>9,}  {name:<24} {MEANING[name]}")
+    print("\ntimes in an hour of a run, drawn in the same way:\n")
+    for name, rate in msgspec.structs.asdict(USUAL_MOMENTS).items():
+        print(f"  {rate:>9,}  {name:<24} {MEANING[name]}")
+    return 0
 
 
 def _path(outcome: Outcome, folder: Path) -> Path:
@@ -123,14 +166,14 @@ def _write(failure: Failure, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(failure), indent=1) + b"\n")
 
 
-def _keep(outcome: Outcome, folder: Path) -> None:
+def _keep(outcome: Outcome, folder: Path, changes: Mapping[str, int]) -> None:
     """Write a failing run down as soon as it is known, as large as it is."""
     path = _path(outcome, folder)
-    _write(Failure(problem=outcome.problem, scenario=draw(outcome.seed)), path)
+    _write(Failure(problem=outcome.problem, scenario=draw(outcome.seed, changes)), path)
     print(f"seed {outcome.seed}: {outcome.problem}\nkept in {path}", file=sys.stderr, flush=True)
 
 
-def _shrink(outcome: Outcome, folder: Path, runs_max: int) -> None:
+def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max: int) -> None:
     """Make a failing run small, write it down whenever it has become smaller, and tell it."""
     path = _path(outcome, folder)
     print(f"\nmaking seed {outcome.seed} small (at most {runs_max} runs; Ctrl-C keeps what is there)", file=sys.stderr)
@@ -140,7 +183,7 @@ def _shrink(outcome: Outcome, folder: Path, runs_max: int) -> None:
 
     try:
         shrinker = Shrinker(
-            draw(outcome.seed), runs_max=runs_max, tell=tell, keep=lambda failure: _write(failure, path)
+            draw(outcome.seed, changes), runs_max=runs_max, tell=tell, keep=lambda failure: _write(failure, path)
         )
         failure = shrinker.shrink()
     except KeyboardInterrupt:
@@ -167,8 +210,8 @@ def _replay(name: str) -> int:
     return 1
 
 
-def _tell_story(seed: int) -> int:
-    outcome = run(draw(seed), with_story=True)
+def _tell_story(seed: int, changes: Mapping[str, int]) -> int:
+    outcome = run(draw(seed, changes), with_story=True)
     print("\n".join((*outcome.story, "", outcome.problem or f"seed {seed} holds: {outcome.steps} steps")))
     return 1 if outcome.problem else 0
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from fencepost.core.commands import (
     CancelPlan,
     ExpireAttempt,
     ObserveClock,
+    ReportResult,
     Request,
     RetryOrder,
     SetBudget,
@@ -25,6 +27,7 @@ from fencepost.core.state import AttemptState, OrderState, PlanState
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import StorageError
 from fencepost.testing.simulator.checks import Checks
+from fencepost.testing.simulator.faults import PER_MILLION, STRANGER, Faults
 from fencepost.testing.simulator.loop import Loop
 from fencepost.testing.simulator.scenario import Action, Scenario, plan_of, single_of
 
@@ -34,8 +37,9 @@ AGAIN_US = 300_000
 class Wants:
     """What one client asks for, in order. It outlives the client's process: a user tries again."""
 
-    def __init__(self, client: int, scenario: Scenario) -> None:
+    def __init__(self, client: int, scenario: Scenario, faults: Faults) -> None:
         self.client = client
+        self._faults = faults
         self.actions = [action for action in scenario.actions if action.client == client]
         self._submissions = {action.plan: action for action in scenario.actions if action.kind == "submit"}
         self.done = 0
@@ -54,8 +58,14 @@ class Wants:
             try:
                 self._asked = self._asked or self._command(kernel, action)
                 if self._asked is not None:
-                    kernel.write(kernel.request("human", self._asked, f"client {self.client} action {self.done}"))
+                    request = kernel.request("human", self._asked, f"client {self.client} action {self.done}")
+                    if self._faults.hits("request_doubled"):
+                        loop.spawn(loop.me().process, partial(_send, kernel, request), "double")
+                    kernel.write(request)
             except StorageError:
+                loop.wait(loop.now_us + AGAIN_US)
+                continue
+            if self._asked is not None and self._faults.hits("answer_lost"):
                 loop.wait(loop.now_us + AGAIN_US)
                 continue
             self.done += 1
@@ -93,43 +103,55 @@ class Wants:
                 raise ValueError(f"nobody knows how to ask for {action.kind}")
 
 
+def _send(kernel: Kernel, request: Request) -> None:
+    """The same request once more, of which nobody waits for the answer."""
+    with suppress(StorageError):
+        kernel.write(request)
+
+
 class Stranger:
     """Sends what others have sent, again, late and changed, and what nobody should believe."""
 
-    def __init__(self, checks: Checks, chance: Random, counts: Counter[str]) -> None:
+    def __init__(self, checks: Checks, chance: Random, faults: Faults) -> None:
         self._checks = checks
         self._chance = chance
-        self._counts = counts
-        self._ways: list[tuple[str, Callable[[Kernel], Request | None]]] = [
-            ("message repeated", self._again),
-            ("message repeated", self._again),
-            ("key used twice", self._collide),
-            ("report doubled", self._fresh),
-            ("report doubled", self._fresh),
-            ("lie about a fence", self._stale),
-            ("lie about a worker", self._foreign),
-            ("lie about a result", self._other_result),
-            ("expiry too early", self._expire),
-            ("result applied again", self._apply),
-            ("principal not permitted", self._denied),
-            ("old reading of a clock", self._old_reading),
-        ]
+        self._faults = faults
+        ways: dict[str, Callable[[Kernel], Request | None]] = {
+            "message_repeated": self._again,
+            "key_used_twice": self._collide,
+            "command_doubled": self._fresh,
+            "report_doubled": self._report,
+            "lie_about_a_fence": self._stale,
+            "lie_about_a_worker": self._foreign,
+            "lie_about_a_result": self._other_result,
+            "expiry_too_early": self._expire,
+            "result_applied_again": self._apply,
+            "principal_not_permitted": self._denied,
+            "old_reading": self._old_reading,
+        }
+        self._ways = [(name, getattr(faults.rates, name), ways[name]) for name in STRANGER]
+        self._whole = max(sum(rate for _, rate, _ in self._ways), PER_MILLION)
 
     def run(self, kernel: Kernel, loop: Loop, every_us: int, over: Callable[[], bool]) -> None:
         while not over():
             loop.wait(loop.now_us + int(self._chance.random() * 2 * every_us))
-            name, way = self._chance.choice(self._ways)
-            try:
-                request = way(kernel)
-                if request is not None:
-                    kernel.write(request)
-                    self._counts[name] += 1
-            except StorageError:
-                continue
+            left = self._chance.random() * self._whole
+            for name, rate, way in self._ways:
+                left -= rate
+                if left < 0:
+                    self._send(kernel, name, way)
+                    break
 
-    def _any(self, field: str = "") -> Request | None:
+    def _send(self, kernel: Kernel, name: str, way: Callable[[Kernel], Request | None]) -> None:
+        with suppress(StorageError):
+            request = way(kernel)
+            if request is not None:
+                kernel.write(request)
+                self._faults.counts[name] += 1
+
+    def _any(self, field: str = "", tries: int = 8) -> Request | None:
         requests = self._checks.requests
-        for _ in range(8):
+        for _ in range(tries):
             if not requests:
                 return None
             request = requests[int(self._chance.random() * len(requests))]
@@ -151,8 +173,14 @@ class Stranger:
         request = self._any()
         return None if request is None else msgspec.structs.replace(request, key=self._key())
 
+    def _report(self, kernel: Kernel) -> Request | None:
+        requests = [request for request in self._checks.requests if isinstance(request.command, ReportResult)]
+        if not requests:
+            return None
+        return msgspec.structs.replace(self._chance.choice(requests), key=self._key())
+
     def _changed(self, field: str, change: Callable[[Any], Any]) -> Request | None:
-        request = self._any(field)
+        request = self._any(field, tries=40)
         if request is None:
             return None
         command: Any = request.command

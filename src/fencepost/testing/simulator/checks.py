@@ -162,7 +162,8 @@ class Checks:
         for other in self.trees.alive:
             beside = other is not tree and other.job.order == job.order and not other.host.asleep
             # A tree whose keeper is gone ends by its own host; another host waits for nothing but the clock.
-            alone = not other.keeper and other.host is not tree.host
+            # And one whose clock has stood sees the end of its lease later than others do: only its fence is over.
+            alone = (not other.keeper or other.host.stood_us > 0) and other.host is not tree.host
             if beside and not alone and not other.job.lock_path.endswith(".verify.lock"):
                 self.problem(f"{job.attempt} runs beside {other.job.attempt} of the same order")
 
@@ -171,6 +172,8 @@ class Checks:
         attempt, clock = self.shadow.values.get(tree.job.attempt), self.shadow.values.get(CLOCK)
         if not isinstance(attempt, AttemptState) or not isinstance(clock, ClockState) or not attempt.lease_us:
             return
+        if clock.state == "clock_reconciliation_required":
+            return  # recorded time stands still, and nothing falls due by it
         source = clock.sources.get(tree.host.name)
         if source is None or source.boot_id != tree.host.boot_id or tree.job.lock_path.endswith(".verify.lock"):
             return

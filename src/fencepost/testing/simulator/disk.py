@@ -17,6 +17,7 @@ from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.loop import Loop, Process, Task
 
 SLOW_US = 1_000_000
+DELAY_US = 15_000_000  # of an answer: longer than a lease
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,7 +123,8 @@ class SimJournal:
             if transaction.appended is None:
                 disk.watch.committed(process, None)
         finally:
-            disk.give_back(process)
+            if not transaction.over:
+                disk.give_back(process)
 
     def snapshot(self) -> AbstractContextManager[Reads]:
         self._require_open()
@@ -149,6 +151,7 @@ class SimTransaction:
         self._process = process
         self._inner = inner
         self.appended: Append | None = None
+        self.over = False  # whether others may write already
         self.head = inner.head
         self.streams = inner.streams
         self.states = self._step(inner.states)
@@ -182,6 +185,11 @@ class SimTransaction:
 
     def commit(self) -> None:
         self._disk.step(self._process, "commit_fails")
+        disk, loop = self._disk, self._disk.loop
         self._inner.commit()
-        self._disk.watch.committed(self._process, self.appended)
-        self._disk.step(self._process, "commit_unanswered")
+        disk.watch.committed(self._process, self.appended)
+        if disk.faults.hits("answer_delayed"):
+            self.over = True
+            disk.give_back(self._process)
+            loop.wait(loop.now_us + int(loop.chance.random() * DELAY_US))
+        disk.step(self._process, "commit_unanswered")

@@ -237,7 +237,7 @@ class SimRunning:
         if not tree.keeper:
             self._trees.gone(tree)  # it ended by itself, and nobody is left who could tell how
             return
-        contained = not faults.hits("not_contained")
+        contained = not faults.hits("not_contained") and not (reason == "lease_lost" and faults.hits("runs_on"))
         if contained:
             self._trees.gone(tree)
         else:

@@ -27,6 +27,8 @@ class Host:
         self.processes: list[Process] = []
         self.asleep = False
         self.on_wake: list[Callable[[], None]] = []
+        self.stood_us = 0  # for how long its clock has stood still within this boot
+        self._stands_since_us: int | None = None
         self._boot_number = 0
         self._booted_us = loop.now_us
 
@@ -35,18 +37,23 @@ class Host:
         return f"{self.number:016x}{self._boot_number:016x}"
 
     def tick_us(self) -> int:
-        passed_us = self.loop.now_us - self._booted_us
+        passed_us = self._now_us() - self._booted_us
         return FIRST_TICK_US + passed_us + passed_us * self.drift_ppm // MILLION
 
     def loop_us(self, tick_us: int) -> int:
         """The loop's time at which this host's ticks reach `tick_us`, or just after."""
         passed_us = tick_us - FIRST_TICK_US
-        return self._booted_us + passed_us * MILLION // (MILLION + self.drift_ppm) + 2
+        return self._booted_us + self.stood_us + passed_us * MILLION // (MILLION + self.drift_ppm) + 2
+
+    def _now_us(self) -> int:
+        """The loop's time without what this host has not lived through."""
+        until_us = self.loop.now_us if self._stands_since_us is None else self._stands_since_us
+        return until_us - self.stood_us
 
     def read(self) -> Reading:
         """The port's `Clock`."""
         return Reading(
-            utc_us=FIRST_UTC_US + self.loop.now_us + self.utc_offset_us,
+            utc_us=FIRST_UTC_US + self._now_us() + self.utc_offset_us,
             tick_us=self.tick_us(),
             boot_id=self.boot_id,
             uncertainty_us=1,
@@ -59,6 +66,7 @@ class Host:
             process.kill()
         self.locks.boot()
         self.asleep = False
+        self._stands_since_us, self.stood_us = None, 0
         self.on_wake.clear()
         self._boot_number += 1
         self._booted_us = self.loop.now_us
@@ -69,9 +77,17 @@ class Host:
         for process in self.processes:
             process.freeze()
 
+    def stand(self) -> None:
+        """Suspended, and its clock with it, as a virtual machine that is stopped."""
+        self._stands_since_us = self.loop.now_us
+        self.sleep()
+
     def wake(self) -> None:
         """What watches the clock by itself looks first."""
         self.asleep = False
+        if self._stands_since_us is not None:
+            self.stood_us += self.loop.now_us - self._stands_since_us
+            self._stands_since_us = None
         for step in list(self.on_wake):
             step()
         for process in self.processes:

@@ -60,7 +60,19 @@ class Process:
 class Task:
     """One line of work of a process."""
 
-    __slots__ = ("done", "error", "greenlet", "joiners", "name", "process", "wait_number", "waiting", "woken")
+    __slots__ = (
+        "done",
+        "error",
+        "greenlet",
+        "held",
+        "joiners",
+        "name",
+        "process",
+        "stuck",
+        "wait_number",
+        "waiting",
+        "woken",
+    )
 
     def __init__(self, process: Process, name: str) -> None:
         self.process = process
@@ -70,6 +82,8 @@ class Task:
         self.joiners: list[Task] = []
         self.wait_number = 0  # of its current wait, so that a time-out of an earlier one does nothing
         self.waiting = False
+        self.stuck = False  # stands still while the rest of its process goes on
+        self.held = False  # whether it could go on, but for that
         self.woken = False  # whether its last wait was ended by somebody, and not by its time
         self.greenlet: greenlet
 
@@ -140,12 +154,26 @@ class Loop:
         if process.frozen:
             process.held.append(task)
             return True
+        if task.stuck:
+            task.held = True
+            return True
         self.steps += 1
         self.now_us += 1 + int(self.chance.random() * STEP_US_MAX)
         self.current = task
         task.greenlet.switch()
         self.current = None
         return True
+
+    def tasks_of(self, process: Process) -> list[Task]:
+        """What runs in a process, the oldest first."""
+        return [task for task in self._kept if task.process is process and not task.done]
+
+    def unstick(self, task: Task) -> None:
+        """Let a task go on that stood still."""
+        task.stuck = False
+        if task.held:
+            task.held = False
+            self.make_ready(task)
 
     def end(self) -> None:
         """Throw away everything that still waits."""

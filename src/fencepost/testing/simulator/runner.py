@@ -10,11 +10,12 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
 import msgspec
 
+from fencepost.testing.simulator.faults import MEANING
 from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
 from fencepost.testing.simulator.world import Outcome
@@ -45,18 +46,20 @@ class Report(msgspec.Struct, kw_only=True):
     records: int = 0
     orders: int = 0
     executions: int = 0
-    faults: dict[str, int] = {}
+    rates: dict[str, int] = {}  # those that were set
+    faults: dict[str, int] = {}  # how often each happened, those that never did included
+    fault_seeds: dict[str, int] = {}  # in how many seeds each happened
     transitions: dict[str, int] = {}
     commands: dict[str, int] = {}
     refusals: dict[str, int] = {}
 
 
-def run_batch(seeds: Sequence[int]) -> Timed:
+def run_batch(seeds: Sequence[int], changes: Mapping[str, int]) -> Timed:
     began_s = time.process_time()
     outcomes = []
     gc.disable()  # what a run leaves goes with the run, and nothing of it is worth looking at earlier
     for seed in seeds:
-        outcomes.append(run(draw(seed)))
+        outcomes.append(run(draw(seed, changes)))
         gc.collect()
     gc.enable()
     return Timed(outcomes, time.process_time() - began_s)
@@ -85,20 +88,30 @@ def _watch(sentinel: int) -> None:
 
 
 def explore(
-    first: int, *, seeds: int, minutes: float | None, jobs: int, failed: Callable[[Outcome], None]
+    first: int,
+    *,
+    seeds: int,
+    minutes: float | None,
+    jobs: int,
+    failed: Callable[[Outcome], None],
+    changes: Mapping[str, int] | None = None,
 ) -> tuple[Report, list[Outcome]]:
     """Run `seeds` seeds from `first`, or as many as begin within `minutes`. `failed` is told of each that fails.
+    `changes` are rates of faults in the place of those that seeds draw.
 
     Ctrl-C ends it early, with what has been counted so far.
     """
-    report = Report(first_seed=first)
+    changes = changes or {}
+    report = Report(first_seed=first, rates=dict(changes))
     failures: list[Outcome] = []
-    counts = {name: Counter[str]() for name in ("faults", "transitions", "commands", "refusals")}
+    counts = {name: Counter[str]() for name in ("faults", "fault_seeds", "transitions", "commands", "refusals")}
+    for name in ("faults", "fault_seeds"):
+        counts[name].update(dict.fromkeys(MEANING, 0))
     began_s = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool:
         try:
-            for timed in _results(pool, _batches(first, seeds, minutes), jobs):
+            for timed in _results(pool, _batches(first, seeds, minutes), changes, jobs):
                 report.cpu_s += timed.cpu_s
                 for outcome in timed.outcomes:
                     _count(report, counts, outcome)
@@ -126,14 +139,16 @@ def _count(report: Report, counts: dict[str, Counter[str]], outcome: Outcome) ->
     report.orders += outcome.orders
     report.executions += outcome.executions
     for name, counter in counts.items():
-        counter.update(getattr(outcome, name))
+        counter.update(list(outcome.faults) if name == "fault_seeds" else getattr(outcome, name))
 
 
-def _results(pool: ProcessPoolExecutor, batches: Iterator[list[int]], jobs: int) -> Iterator[Timed]:
+def _results(
+    pool: ProcessPoolExecutor, batches: Iterator[list[int]], changes: Mapping[str, int], jobs: int
+) -> Iterator[Timed]:
     """Results as they come, with two batches waiting for each process."""
     waiting: set[Future[Timed]] = set()
     for batch in batches:
-        waiting.add(pool.submit(run_batch, batch))
+        waiting.add(pool.submit(run_batch, batch, changes))
         if len(waiting) >= 2 * jobs:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)

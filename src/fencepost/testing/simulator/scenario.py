@@ -6,25 +6,39 @@ that is random in a run (who goes next, which step of storage fails) follows fro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDraft, SubmitOrder, SubmitPlan
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
-from fencepost.testing.simulator.faults import Rates
+from fencepost.testing.simulator.faults import ALL, STRANGER, Moments, Rates, problem_of
 from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+STRANGER_US = 400_000  # between two turns of a stranger whom the seed has not drawn and somebody wants
 
 ActionKind = Literal[
     "submit", "continue", "again", "single", "cancel_order", "cancel_plan", "retry", "set_budget", "scope_budget"
 ]
 FaultKind = Literal[
-    "crash", "drain", "freeze", "host_sleep", "host_restart", "jump", "disk_full", "store_away", "client_crash"
+    "crash",
+    "client_crash",
+    "drain",
+    "freeze",
+    "worker_hangs",
+    "host_sleep",
+    "host_restart",
+    "clock_stands",
+    "clock_slips",
+    "jump",
+    "disk_full",
+    "store_away",
 ]
 _OUTCOMES: tuple[tuple[Outcome, ...], ...] = (
     ("applied",),
@@ -108,7 +122,7 @@ class Scenario(_Part, frozen=True):
     faults: tuple[FaultEvent, ...]
     rates: Rates
     small_pages: bool = False  # bounds of pages and groups so small that everything goes in several
-    stranger_us: int = 0  # between two messages of somebody who repeats, reorders and lies; 0 for nobody
+    stranger_us: int = 0  # between two turns of somebody who repeats, reorders and lies; 0 for nobody
 
     @property
     def limits(self) -> Limits:
@@ -188,8 +202,14 @@ def without_order(action: Action, place: int) -> Action:
     return msgspec.structs.replace(action, orders=tuple(orders))
 
 
-def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def draw(seed: int, changes: Mapping[str, int] | None = None) -> Scenario:
+    """The scenario of a seed. `changes` are rates that somebody has set (`faults.problem_of` says which may be), in
+    the place of those that the seed draws. Raises ValueError for one that may not be.
+    """
+    changes = changes or {}
+    wrong = next((problem for name, value in changes.items() if (problem := problem_of(name, value))), "")
+    if wrong:
+        raise ValueError(wrong)
     chance = Random(f"scenario {seed}")
     length_us = chance.choice((15, 30, 60)) * SECOND_US
     hosts = chance.choice((1, 1, 2, 3))
@@ -198,6 +218,9 @@ def draw(seed: int) -> Scenario:
         for number in range(chance.randint(1, 4))
     )
     clients = chance.randint(1, 3)
+    stranger_us = chance.choice((0, 100_000, 400_000))
+    if any(changes.get(name) for name in STRANGER):
+        stranger_us = stranger_us or STRANGER_US
     return Scenario(
         seed=seed,
         length_us=length_us,
@@ -206,9 +229,9 @@ def draw(seed: int) -> Scenario:
         workers=workers,
         clients=clients,
         actions=_actions(chance, length_us, clients),
-        faults=_faults(chance, length_us),
-        rates=_rates(chance),
-        stranger_us=chance.choice((0, 100_000, 400_000)),
+        faults=_faults(seed, changes, length_us),
+        rates=_rates(seed, changes),
+        stranger_us=stranger_us,
         small_pages=chance.random() < 0.4,
     )
 
@@ -298,59 +321,94 @@ def _shape(chance: Random, place: int) -> OrderShape:
     )
 
 
-def _faults(chance: Random, length_us: int) -> tuple[FaultEvent, ...]:
+USUAL_MOMENTS = Moments(
+    crash=140,
+    client_crash=80,
+    drain=70,
+    freeze=110,
+    worker_hangs=90,
+    host_sleep=50,
+    host_restart=50,
+    clock_stands=50,
+    clock_slips=60,
+    jump=40,
+    disk_full=40,
+    store_away=50,
+)
+CALM = 0.15  # share of the seeds in which nothing comes at a time of its own
+
+
+def _faults(seed: int, changes: Mapping[str, int], length_us: int) -> tuple[FaultEvent, ...]:
+    """When what goes wrong. Each kind draws for itself, so that the rate of one changes nothing of another."""
+    calm = Random(f"moments {seed}").random() < CALM
     events: list[FaultEvent] = []
-    weights: dict[FaultKind, int] = {
-        "crash": 6,
-        "client_crash": 3,
-        "drain": 3,
-        "freeze": 5,
-        "host_sleep": 2,
-        "host_restart": 2,
-        "disk_full": 1,
-        "store_away": 2,
-    }
-    for _ in range(chance.choice((0, 3, 8, 16))):
-        kind = chance.choices(list(weights), weights=list(weights.values()))[0]
-        events.append(
-            FaultEvent(
-                at_us=int(chance.random() * length_us),
-                kind=kind,
-                target=chance.randrange(12),
-                length_us=int(chance.choice((0.5, 3, 12, 25)) * SECOND_US),
-            )
-        )
-    if chance.random() < 0.08:
-        # A clock that jumps stops its domain until a person speaks, so that most runs do without.
-        events.append(
-            FaultEvent(
-                at_us=int(chance.random() * length_us),
-                kind="jump",
-                target=chance.randrange(12),
-                length_us=chance.choice((-3600, -3, -1, 1, 3, 600)) * SECOND_US,
-            )
-        )
+    for kind in get_args(FaultKind):
+        usual = getattr(USUAL_MOMENTS, kind)
+        chance = Random(f"when {seed} {kind}")
+        hourly = 0 if calm else usual * chance.choice((0, 1, 1, 3))
+        share = _set(kind, hourly, changes) * length_us / HOUR_US
+        for _ in range(int(share) + (chance.random() < share % 1)):
+            events.append(_event(chance, kind, length_us))
     return tuple(sorted(events, key=lambda event: event.at_us))
 
 
-def _rates(chance: Random) -> Rates:
+def _event(chance: Random, kind: FaultKind, length_us: int) -> FaultEvent:
+    at_us, target = int(chance.random() * length_us), chance.randrange(12)
+    lasts_us = int(chance.choice((0.5, 3, 12, 25)) * SECOND_US)
+    if kind == "jump":
+        # A clock that jumps stops its domain until a person speaks, so that something else comes before.
+        at_us = (length_us + at_us) // 2
+        lasts_us = chance.choice((-3600, -3, 3, 600)) * SECOND_US
+    elif kind == "clock_slips":
+        lasts_us = chance.choice((-1, 1)) * SECOND_US
+    elif kind == "clock_stands":
+        lasts_us = min(lasts_us, 3 * SECOND_US)
+    return FaultEvent(at_us=at_us, kind=kind, target=target, length_us=lasts_us)
+
+
+def _set(name: str, drawn: int, changes: Mapping[str, int]) -> int:
+    return changes.get(name, changes.get(ALL, drawn))
+
+
+USUAL_RATES = Rates(
+    begin_fails=3_000,
+    read_fails=2_000,
+    append_fails=4_000,
+    commit_fails=4_000,
+    commit_unanswered=8_000,
+    answer_delayed=2_000,
+    crash_at_step=150,
+    slow=3_000,
+    hint_lost=100_000,
+    hint_doubled=30_000,
+    hint_delayed=50_000,
+    answer_lost=60_000,
+    request_doubled=60_000,
+    exits_badly=250_000,
+    hangs=40_000,
+    spawn_fails=20_000,
+    keeper_killed=30_000,
+    not_contained=20_000,
+    not_ended=300_000,
+    runs_on=330_000,
+    verifier_fails=250_000,
+    layout_fails=15_000,
+    message_repeated=120_000,
+    key_used_twice=60_000,
+    command_doubled=80_000,
+    report_doubled=60_000,
+    lie_about_a_fence=60_000,
+    lie_about_a_worker=60_000,
+    lie_about_a_result=60_000,
+    expiry_too_early=60_000,
+    result_applied_again=60_000,
+    principal_not_permitted=60_000,
+    old_reading=60_000,
+)
+
+
+def _rates(seed: int, changes: Mapping[str, int]) -> Rates:
     """Each fault is absent from some runs, so that none hides what another would show."""
-    usual = {
-        "begin_fails": 3_000,
-        "read_fails": 2_000,
-        "append_fails": 4_000,
-        "commit_fails": 4_000,
-        "commit_unanswered": 8_000,
-        "crash_at_step": 150,
-        "slow": 3_000,
-        "hint_lost": 100_000,
-        "exits_badly": 250_000,
-        "hangs": 40_000,
-        "spawn_fails": 20_000,
-        "keeper_killed": 30_000,
-        "not_contained": 15_000,
-        "not_ended": 300_000,
-        "verifier_fails": 250_000,
-        "layout_fails": 10_000,
-    }
-    return Rates(**{name: chance.choice((0, rate, rate, rate * 3)) for name, rate in usual.items()})
+    usual = msgspec.structs.asdict(USUAL_RATES)
+    drawn = {name: Random(f"rate {seed} {name}").choice((0, rate, rate, rate * 3)) for name, rate in usual.items()}
+    return Rates(**{name: _set(name, rate, changes) for name, rate in drawn.items()})

@@ -15,6 +15,7 @@ from fencepost.testing.simulator.loop import Loop, Process, Task
 _FOLDER = Path("/simulated")
 _SPACE = {name: _FOLDER / name for name in ("path", "home", "tmp", "logs")}
 OUTPUT_PATHS = ("out.txt", "report.json")
+LATE_US = 2_000_000  # of a hint that is late, at most
 
 
 class SimWorkspaces:
@@ -85,8 +86,15 @@ class Hints:
         return wakeups
 
     def notify(self) -> None:
+        faults = self.faults
         for listener in self._listeners:
-            if not self.faults.hits("hint_lost"):
+            if faults.hits("hint_lost"):
+                continue
+            if faults.hits("hint_delayed"):
+                self.loop.call_at(self.loop.now_us + int(faults.chance.random() * LATE_US), listener.hint)
+                continue
+            listener.hint()
+            if faults.hits("hint_doubled"):
                 listener.hint()
 
 

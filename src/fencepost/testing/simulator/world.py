@@ -104,14 +104,14 @@ class World:
             Host(self.loop, number, drift_ppm=drift, utc_offset_us=offset)
             for number, (drift, offset) in enumerate(zip(scenario.drifts_ppm, scenario.utc_offsets_us, strict=True))
         ]
-        self.wants = [Wants(client, scenario) for client in range(scenario.clients)]
+        self.wants = [Wants(client, scenario, self.faults) for client in range(scenario.clients)]
         self.story: list[tuple[int, str, str]] = []
         self._with_story = with_story
         self._starts = 0
         self._workers: dict[int, tuple[Process, Worker | None]] = {}
         self._clients: dict[int, Process] = {}
         self._ending = False
-        self._stranger = Stranger(self.checks, Random(f"stranger {scenario.seed}"), self.faults.counts)
+        self._stranger = Stranger(self.checks, Random(f"stranger {scenario.seed}"), self.faults)
 
     # The run
 
@@ -132,7 +132,7 @@ class World:
             records=head.seq,
             orders=counts.records["work_order_spec"],
             executions=self.trees.count,
-            faults=dict(self.faults.counts),
+            faults=dict(+self.faults.counts),
             transitions=dict(counts.shadow.transitions),
             commands=dict(counts.commands),
             refusals=dict(counts.refusals),
@@ -218,6 +218,9 @@ class World:
 
     def _begin(self) -> None:
         scenario = self.scenario
+        for host in self.hosts:
+            self.faults.counts["clock_drifts"] += host.drift_ppm != 0
+            self.faults.counts["clock_skewed"] += host.utc_offset_us != 0
         self._start("founder", self.hosts[0], lambda kernel, process, host: None)
         for number in range(scenario.clients):
             self._start_client(number)
@@ -240,6 +243,8 @@ class World:
                 host.wake()
             for process in host.processes:
                 process.thaw()
+                for task in self.loop.tasks_of(process):
+                    self.loop.unstick(task)
 
     # Processes
 
@@ -397,10 +402,18 @@ class World:
             case "host_sleep" if not host.asleep:
                 host.sleep()
                 self._after(event, lambda: host.wake() if host.asleep else None)
+            case "clock_stands" if not host.asleep:
+                host.stand()
+                self._after(event, lambda: host.wake() if host.asleep else None)
+            case "worker_hangs" if process is not None and process.alive:
+                tasks = self.loop.tasks_of(process)
+                task = tasks[event.target % len(tasks)]
+                task.stuck = True
+                self._after(event, lambda: self.loop.unstick(task))
             case "host_restart":
                 host.restart()
                 self.trees.power_cut(host)
-            case "jump":
+            case "jump" | "clock_slips":
                 host.utc_offset_us += event.length_us
             case "disk_full":
                 self.disk.full = True
