@@ -33,6 +33,7 @@ from fencepost.storage import sqlite
 if TYPE_CHECKING:  # what most commands do not need is loaded by those that do
     from fencepost.adapters.artifacts.pack import Packs
     from fencepost.adapters.artifacts.store import FileArtifactStore
+    from fencepost.adapters.diagnosis import FileSystem, ProcessLimits
     from fencepost.adapters.executors.command import CommandExecutor
     from fencepost.adapters.executors.log_reader import LogView
     from fencepost.adapters.workspace import Workspaces
@@ -70,13 +71,19 @@ class NoHome(FencepostError):
 
 
 class Diagnosis(NamedTuple):
-    """Questions to the host: space left where a folder lies, git's version or None, processes by the attempt whose
-    marker they carry, and whether a file can be made in a folder."""
+    """Questions to the host; each is described in `adapters.diagnosis`."""
 
-    free_bytes: Callable[[Path], int]
+    boot_is_known: Callable[[], bool]
+    file_system: Callable[[Path], FileSystem | None]
+    free_space: Callable[[Path], tuple[int, int | None]]
     git_version: Callable[[], str | None]
+    limits: Callable[[], ProcessLimits]
     marked_processes: Callable[[], dict[str, list[int]]]
+    program_version: Callable[[str], tuple[str, str | None] | None]
     takes_files: Callable[[Path], bool]
+    tracked_below: Callable[[Path, str], tuple[str, ...]]
+    umask: Callable[[], int]
+    untracked_files: Callable[[Path], tuple[str, ...]]
 
 
 def find_home(start: Path) -> Path | None:
@@ -125,12 +132,7 @@ def diagnosis() -> Diagnosis:
     """What a diagnosis may ask of the host."""
     from fencepost.adapters import diagnosis as host
 
-    return Diagnosis(
-        free_bytes=host.free_bytes,
-        git_version=host.git_version,
-        marked_processes=host.marked_processes,
-        takes_files=host.takes_files,
-    )
+    return Diagnosis(**{name: getattr(host, name) for name in Diagnosis._fields})
 
 
 def layout_of(home: Path) -> str:

@@ -12,13 +12,14 @@ import pytest
 
 import fencepost
 from fencepost.core.reasons import REASONS, WAITS_AND_ENDS, fill
-from fencepost.surfaces.cli import doctor
+from fencepost.surfaces.cli.doctor.findings import FAULTS
+from fencepost.surfaces.cli.doctor.inside import CHECKS
 from fencepost.surfaces.cli.frame import LATER, NOUNS
 
 SOURCE = Path(fencepost.__file__).parent
 STEPS = {
     f"{row.sort} {code}": fill(row.next_step, {}) for rows in (REASONS, WAITS_AND_ENDS) for code, row in rows.items()
-}
+} | {f"fault {code}": fault.following for code, fault in FAULTS.items()}
 COMMAND = re.compile(r"(?<!the )(?<!of )\bfencepost ((?:--)?[a-z][^,;:.()`]*)")
 EXAMINED = {
     "unauthenticated": "authority",
@@ -31,7 +32,7 @@ EXAMINED = {
     "storage_error": "store",
     "storage_unavailable": "store",
     "internal_error": "store",
-    "containment_lost": "leftovers",
+    "containment_lost": "processes",
 }
 """Code that sends its reader to `doctor` -> the check that looks for what is behind it."""
 
@@ -96,4 +97,4 @@ def test_why_never_leads_back_to_itself() -> None:
 def test_doctor_examines_what_codes_send_their_reader_for() -> None:
     sent = {code for rows in (REASONS, WAITS_AND_ENDS) for code, row in rows.items() if "doctor" in row.next_step}
     assert sent == set(EXAMINED)
-    assert set(EXAMINED.values()) <= {check.__name__.strip("_") for check in doctor.CHECKS}
+    assert set(EXAMINED.values()) <= {check.__name__.strip("_") for check in CHECKS}

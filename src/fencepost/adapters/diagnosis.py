@@ -1,17 +1,48 @@
-"""What a diagnosis asks of the host: whether a folder takes files, how much space is left, who carries a marker."""
+"""What a diagnosis asks of the host: rights, space, file systems, limits, git, and who carries an attempt's marker."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
+from fencepost.adapters.clock import host_boot_id
 from fencepost.adapters.executors.tree import MARKER
+from fencepost.adapters.repository import GitRepository
 
-GIT_TIMEOUT_S = 10
+PROGRAM_TIMEOUT_S = 10
+MOUNTS_BYTES_MAX = 4 * 2**20
+STATUS_BYTES_MAX = 64 * 2**10
+_MOUNTS = Path("/proc/self/mountinfo")
+_STATUS = Path("/proc/self/status")
+# Locks or shared memory of these do not reach every host that mounts them, or not as SQLite needs them.
+_NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "beegfs", "gpfs", "pvfs", "ocfs", "gfs")
+_NETWORK_FUSE = ("sshfs", "s3fs", "gcsfuse", "rclone", "glusterfs", "davfs", "goofys", "juicefs", "curlftpfs", "moose")
+
+
+class FileSystem(NamedTuple):
+    """What a folder lies on. `kind` is the kernel's name for it."""
+
+    kind: str
+    read_only: bool
+    noexec: bool
+
+    @property
+    def is_network(self) -> bool:
+        fuse = self.kind.removeprefix("fuse.") if self.kind.startswith("fuse.") else ""
+        return self.kind.startswith(_NETWORK) or fuse.startswith(_NETWORK_FUSE)
+
+
+class ProcessLimits(NamedTuple):
+    """Files that may be open at once, and bytes that a file may have; None is without limit."""
+
+    descriptors: int | None
+    file_bytes: int | None
 
 
 def takes_files(folder: Path) -> bool:
@@ -23,25 +54,106 @@ def takes_files(folder: Path) -> bool:
         return False
 
 
-def free_bytes(folder: Path) -> int:
-    """Bytes that this user can still write where `folder` lies."""
-    return shutil.disk_usage(folder).free
+def free_space(folder: Path) -> tuple[int, int | None]:
+    """Bytes and files that this user can still make where `folder` lies; files None where they are not counted."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+
+
+def file_system(folder: Path, mounts: Path = _MOUNTS) -> FileSystem | None:
+    """What `folder` lies on, None where the host does not say. Flags are those of the mount, and of what it mounts."""
+    flags = os.statvfs(folder).f_flag
+    kind = _mounted_kind(os.path.realpath(folder), mounts)
+    if kind is None:
+        return None
+    return FileSystem(kind=kind, read_only=bool(flags & os.ST_RDONLY), noexec=bool(flags & getattr(os, "ST_NOEXEC", 8)))
+
+
+def _mounted_kind(path: str, mounts: Path) -> str | None:
+    """The kind of the mount that is nearest above a real path; of several at one place the last one holds."""
+    try:
+        with mounts.open("rb") as file:
+            lines = file.read(MOUNTS_BYTES_MAX).decode("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    best, kind = -1, None
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        words = left.split(" ")
+        if len(words) < 5 or not right:
+            continue
+        place = words[4].replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+        inside = path == place or path.startswith(place.rstrip("/") + "/")
+        if inside and len(place) >= best:
+            best, kind = len(place), right.split(" ")[0]
+    return kind
+
+
+def limits() -> ProcessLimits:
+    """The soft limits of this process."""
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    file_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return ProcessLimits(
+        descriptors=None if descriptors == resource.RLIM_INFINITY else descriptors,
+        file_bytes=None if file_bytes == resource.RLIM_INFINITY else file_bytes,
+    )
+
+
+def umask() -> int:
+    """This process's umask, without changing it where the host tells it."""
+    try:
+        with _STATUS.open("rb") as file:
+            lines = file.read(STATUS_BYTES_MAX).splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith(b"Umask:"):
+            return int(line.split()[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def boot_is_known() -> bool:
+    """Whether the kernel tells one boot of this host from another."""
+    return host_boot_id() is not None
 
 
 def git_version() -> str | None:
     """What `git --version` says, None where there is no git that works."""
+    return _version_of("git")
+
+
+def program_version(name: str) -> tuple[str, str | None] | None:
+    """Where `name` is on PATH and what it says to `--version`, None where there is none."""
+    path = shutil.which(name)
+    return None if path is None else (path, _version_of(path))
+
+
+def _version_of(program: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "--version"],
+            [program, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
-            timeout=GIT_TIMEOUT_S,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PROGRAM_TIMEOUT_S,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return done.stdout.strip().partition("\n")[0][:200]
+
+
+def tracked_below(root: Path, name: str) -> tuple[str, ...]:
+    """Files below the folder `name` that the git repository at `root` tracks. Raises RepositoryError."""
+    return GitRepository(root).listed("--cached", name)
+
+
+def untracked_files(root: Path) -> tuple[str, ...]:
+    """Files of the git repository at `root` that git neither tracks nor ignores. Raises RepositoryError."""
+    return GitRepository(root).listed("--others")
 
 
 def marked_processes() -> dict[str, list[int]]:

@@ -55,6 +55,12 @@ class GitRepository:
         self._collect(b"", names, depth=0)
         return _decoded(names)
 
+    def listed(self, which: str, below: str = "") -> tuple[str, ...]:
+        """What `git ls-files` says of `--cached` or `--others`, without what git ignores; `below` is a folder."""
+        where = [":(top,literal)" + below] if below else []
+        listing = self._git(b"", "ls-files", "-z", which, "--exclude-standard", "--", *where)
+        return tuple(sorted(os.fsdecode(name) for name in listing.split(b"\0") if name))
+
     def head(self) -> str | None:
         done = self._git(b"", "rev-parse", "--verify", "--quiet", "HEAD^{commit}", may_fail=True)
         return done.decode("ascii").strip() or None
