@@ -117,7 +117,7 @@ _ROWS: Final = (
         "program",
         "warn",
         "there is no `fencepost` beside {where}: programs inside attempts cannot call it",
-        "install fencepost into this Python",
+        "install the package into this Python",
     ),
     # Configuration
     Fault("config_refused", "config", "bad", "{told}", "fencepost config validate"),
