@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,10 @@ if __package__ in (None, ""):  # run as a script, by `./dev bench`
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import apsw
-from msgspec.structs import replace
 
-from fencepost.core.commands import GroupDraft, MemberDraft, OrderDraft, SubmitPlan
-from fencepost.core.ids import sha256_of
 from fencepost.kernel import replay
-from tests.bench import workers, worlds
+from fencepost.kernel.kernel import Kernel
+from tests.bench import pair, plans, workers, worlds
 
 RUNS = 3
 ONCE_FROM = 100_000  # waiting orders: a store that takes minutes to fill is made once
@@ -48,6 +46,7 @@ class Sizes:
         self.idle = 10 if quick else 200
         self.claims = 20 if quick else 300
         self.plan_orders = 200 if quick else 10_000
+        self.pair = 128 if quick else 6_400
         self.starts = 1 if quick else 5
         self.worker_orders = 4 if quick else 200
         self.across = 2 if quick else 50
@@ -73,9 +72,8 @@ def raw_sqlite(folder: Path, seconds: float) -> Document:
     return {"sqlite_commits_per_s": rates[0], "sqlite_rows_per_s": rates[1]}
 
 
-def counted(crew: worlds.Crew, lives: int) -> replay.Compared:
+def counted(kernel: Kernel, lives: int) -> replay.Compared:
     """Raise unless the journal holds exactly so many applied lives and replays to what the store keeps."""
-    kernel = crew.kernel
     with kernel.reader.look() as look:
         applied = sum(
             look.record(seq).kind == "result_application"
@@ -99,7 +97,7 @@ def lives_per_s(folder: Path, drive: Callable[[worlds.Crew, int], None], lives: 
         begun, begun_cpu = time.perf_counter(), time.process_time()
         drive(crew, lives)
         rate, cpu_s = lives / (time.perf_counter() - begun), time.process_time() - begun_cpu
-        counted(crew, warm + lives)
+        counted(kernel, warm + lives)
     size = (folder / "store.db").stat().st_size
     return {"rate": rate, "cpu_us": cpu_s * 1e6 / lives, "bytes": size / (warm + lives)}
 
@@ -120,7 +118,7 @@ def idle_ms(folder: Path, samples: int) -> Document:
             begun = time.perf_counter()
             worlds.one(crew, 1)
             found.append((time.perf_counter() - begun) * 1e3)
-        counted(crew, samples + 5)
+        counted(kernel, samples + 5)
     return percentiles(found)
 
 
@@ -145,53 +143,22 @@ def replay_rate(folder: Path, lives: int) -> float:
     with worlds.opened(folder) as kernel:
         crew = worlds.Crew(kernel)
         worlds.many(crew, lives)
-        counted(crew, lives)
+        counted(kernel, lives)
         with kernel.journal.snapshot() as reads:
             begun = time.perf_counter()
             replayed = replay.fold(reads, kernel.stream)
             return replayed.link.seq / (time.perf_counter() - begun)
 
 
-def plan_s(folder: Path, orders: int) -> float:
-    """A plan that waits in layers of a hundred, submitted as one batch."""
-    drafts = tuple(_draft(place) for place in range(orders))
-    with worlds.opened(folder) as kernel:
-        crew = worlds.Crew(kernel)
-        plan = SubmitPlan(
-            name="many",
-            objective="as many orders as a plan may have",
-            content=sha256_of(b"many"),
-            orders=drafts,
-            recovery="replace",
-            mode="continue",
-        )
-        begun = time.perf_counter()
-        submitted = crew.do("human", plan)
-        passed = time.perf_counter() - begun
-        with kernel.reader.look() as look:
-            if len(look.orders(submitted["plan"])) != orders:
-                raise RuntimeError("orders of the plan are missing")
-        counted(crew, 0)
-    return passed
-
-
-def _draft(place: int) -> OrderDraft:
-    groups: tuple[Any, ...] = ()
-    if place >= 100:
-        member = MemberDraft(task=f"task-{place - 100}", outcomes=("applied",))
-        groups = (GroupDraft(kind="required", members=(member,)),)
-    return replace(worlds.DRAFT, task=f"task-{place}", groups=groups)
-
-
-def cli_start_ms(starts: int) -> float | None:
-    """`fencepost version` from nothing; None where the command is not installed."""
+def cli_ms(starts: int, words: Sequence[str], folder: Path | None = None) -> float | None:
+    """A command from nothing to its end; None where it is not installed, or fails."""
     command = Path(sys.executable).with_name("fencepost")
     if not command.exists():
         return None
     found = []
     for _ in range(starts):
         begun = time.perf_counter()
-        done = subprocess.run([str(command), "version"], capture_output=True, check=False)
+        done = subprocess.run([str(command), *words], capture_output=True, check=False, cwd=folder)
         found.append((time.perf_counter() - begun) * 1e3)
         if done.returncode:
             return None
@@ -261,6 +228,8 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
         rates[name], cpu_us[name] = found["rate"], found["cpu_us"]
         bytes_per_life.append(found["bytes"])
     rates["worker"] = bench.median(workers.worker_rate, sizes.worker_orders)
+    two_processes = bench.medians(pair.rates, sizes.pair, counted)
+    plan = bench.medians(plans.plan_s, sizes.plan_orders, counted)
     return {
         "machine": {
             "python": platform.python_version(),
@@ -274,17 +243,21 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
         "lives_per_s": {"sqlite": rates, "postgres": None},
         "cpu_us_per_life": {"sqlite": cpu_us},
         "worker_executor": "command",
+        "two_processes": two_processes,
         "idle_ms": {
             "in_process": bench.medians(idle_ms, sizes.idle),
             "across_processes": bench.medians(workers.across_ms, sizes.across),
+            "across_kernels": bench.medians(pair.idle_ms, sizes.across),
         },
         "reserve_us": {str(count): {"p50": each["p50"], "p99": each["p99"]} for count, each in waits.items()},
         "replay_records_per_s": bench.median(replay_rate, sizes.many),
         "rss_mb": {str(count): each["rss_mb"] for count, each in waits.items()},
         "rss_mb_1e6_waiting": waits[1_000_000]["rss_mb"] if 1_000_000 in waits else None,
         "bytes_per_life": max(bytes_per_life),
-        "cli_start_ms": cli_start_ms(sizes.starts),
-        "plan_10k_s": bench.median(plan_s, sizes.plan_orders),
+        "cli_start_ms": cli_ms(sizes.starts, ("version",)),
+        "order_list_ms": bench.fresh(plans.order_list_ms, sizes.starts, cli_ms),
+        "plan_10k_s": plan["checked_s"] + plan["submitted_s"],
+        "plan_10k_parts_s": plan,
     }
 
 
@@ -292,7 +265,7 @@ def table(found: Document) -> str:
     """The document as a table, each figure beside its target."""
     rates, raw = found["lives_per_s"]["sqlite"], found["raw"]
     lone_target = 0.35 * raw["sqlite_commits_per_s"] / 5
-    start_ms = found["cli_start_ms"]
+    two, kernels = found["two_processes"], found["idle_ms"]["across_kernels"]
     cpu_us, across = found["cpu_us_per_life"]["sqlite"], found["idle_ms"]["across_processes"]
     rows = [
         ("SQLite alone, commits/s", f"{raw['sqlite_commits_per_s']:,.0f}", ""),
@@ -304,14 +277,22 @@ def table(found: Document) -> str:
         ("processor time of a life, 64 tasks, µs", f"{cpu_us['crowd64']:,.0f}", ""),
         ("processor time of a life, batches, µs", f"{cpu_us['many']:,.0f}", ""),
         ("orders/s, worker process that runs `true`", f"{rates['worker']:,.0f}", ""),
+        ("two processes, submitted/s, alone", f"{two['enqueue_per_s']:,.0f}", ""),
+        ("two processes, lives/s, worker alone", f"{two['drain_per_s']:,.0f}", ""),
+        ("two processes, lives/s, both at once", f"{two['both_per_s']:,.0f}", "1,000"),
+        ("processor time of a job in the worker, µs", f"{two['worker_cpu_us']:,.0f}", ""),
+        ("memory of the worker, MB", f"{two['worker_rss_mb']:,.0f}", ""),
         ("idle, submission to applied, p50 ms", f"{found['idle_ms']['in_process']['p50']:.2f}", "2"),
         ("idle, submission to applied, p99 ms", f"{found['idle_ms']['in_process']['p99']:.2f}", ""),
+        ("idle, across processes, no program, p50 ms", f"{kernels['p50']:.2f}", "5"),
+        ("idle, across processes, no program, p99 ms", f"{kernels['p99']:.2f}", ""),
         ("idle, across processes, with `true`, p50 ms", f"{across['p50']:.1f}", ""),
         ("idle, across processes, with `true`, p99 ms", f"{across['p99']:.1f}", ""),
         ("replay, records/s", f"{found['replay_records_per_s']:,.0f}", "100,000"),
         ("bytes a life", f"{found['bytes_per_life']:,.0f}", "20,480"),
-        ("plan of 10,000 orders, s", f"{found['plan_10k_s']:.2f}", "3"),
-        ("`fencepost version`, ms", "-" if start_ms is None else f"{start_ms:.0f}", "150"),
+        ("plan of 10,000 orders, checked, pinned, submitted, s", f"{found['plan_10k_s']:.2f}", "3"),
+        ("`fencepost version`, ms", _shown(found["cli_start_ms"]), "150"),
+        ("`fencepost order list`, ms", _shown(found["order_list_ms"]), "300"),
     ]
     for count, each in found["reserve_us"].items():
         rows.append((f"reserve of {int(count):,} waiting, p50 µs", f"{each['p50']:,.0f}", ""))
@@ -319,8 +300,12 @@ def table(found: Document) -> str:
     for count, megabytes in found["rss_mb"].items():
         rows.append((f"memory with {int(count):,} waiting, MB", f"{megabytes:,.0f}", "120"))
     return "\n".join(
-        f"{name:<46}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
+        f"{name:<54}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
     )
+
+
+def _shown(milliseconds: float | None) -> str:
+    return "-" if milliseconds is None else f"{milliseconds:.0f}"
 
 
 def main(arguments: list[str]) -> int:
@@ -333,11 +318,11 @@ def main(arguments: list[str]) -> int:
         help="print the document in the place of the table; with FILE write it there and print the table",
     )
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
-    parser.add_argument("--large", action="store_true", help="also with 10,000 and 100,000 waiting orders")
+    parser.add_argument("--large", action="store_true", help="also with 10,000, 100,000 and 1,000,000 waiting orders")
     parser.add_argument("--waiting", type=int, nargs="+", metavar="N", help="with so many waiting orders instead")
     parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stores are made; a disk that really syncs")
     options = parser.parse_args(arguments)
-    waiting = (100,) if options.quick else (1_000, 10_000, 100_000) if options.large else (1_000,)
+    waiting = (100,) if options.quick else (1_000, 10_000, 100_000, 1_000_000) if options.large else (1_000,)
     waiting = tuple(options.waiting or waiting)
     found = document(Bench(options.place, Sizes(quick=options.quick)), waiting)
     text = json.dumps(found, indent=2) + "\n"

@@ -41,6 +41,10 @@ def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
     assert all(found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many", "worker"))
     assert found["lives_per_s"]["postgres"] is None and found["worker_executor"] == "command"
     assert found["idle_ms"]["across_processes"]["p50"] > 0 and found["cpu_us_per_life"]["sqlite"]["many"] > 0
+    two = found["two_processes"]
+    assert all(two[name] > 0 for name in ("enqueue_per_s", "drain_per_s", "both_per_s", "worker_cpu_us"))
+    assert found["idle_ms"]["across_kernels"]["p50"] > 0
+    assert found["plan_10k_s"] == sum(found["plan_10k_parts_s"].values())
     assert found["idle_ms"]["in_process"]["p50"] <= found["idle_ms"]["in_process"]["p99"]
     assert found["machine"]["quick"] is True
     assert [entry.name for entry in tmp_path.iterdir()] == ["bench.json"], "nothing is left behind"
@@ -50,12 +54,12 @@ def test_a_figure_is_counted_from_the_journal(tmp_path: Path) -> None:
     with worlds.opened(tmp_path) as kernel:
         crew = worlds.Crew(kernel)
         worlds.crowd(crew, 5, callers=3)
-        assert run.counted(crew, 5).match
+        assert run.counted(kernel, 5).match
         with pytest.raises(RuntimeError, match="6 lives were run"):
-            run.counted(crew, 6)
+            run.counted(kernel, 6)
         spoil(kernel)
         with pytest.raises(RuntimeError, match="does not match"):
-            run.counted(crew, 5)
+            run.counted(kernel, 5)
 
 
 def test_the_document_goes_to_stdout_or_into_a_file(
