@@ -6,20 +6,24 @@ python -m fencepost.testing.simulator --seed 4711 --seeds 1 --story
 python -m fencepost.testing.simulator --replay FILE
 python -m fencepost.testing.simulator --rate all=0 --rate hangs=200000 --rate crash=60
 python -m fencepost.testing.simulator --rates
+python -m fencepost.testing.simulator --executor MODULE:NAME --store MODULE:NAME --reopen MODULE:NAME
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from fencepost.testing.simulator.authors import NO_PARTS, Parts
 from fencepost.testing.simulator.faults import MEANING, problem_of
 from fencepost.testing.simulator.runner import SEED_MAX, Report, explore
 from fencepost.testing.simulator.scenario import USUAL_MOMENTS, USUAL_RATES, draw
@@ -34,13 +38,14 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    parts = Parts(executor=options.executor, store=options.store, reopen=options.reopen)
     if options.replay is not None:
-        return _replay(options.replay)
+        return _replay(options.replay, parts)
     if options.rates:
         return _list_rates()
     changes = dict(options.rate)
     if options.story:
-        return _tell_story(0 if options.seed is None else options.seed, changes)
+        return _tell_story(0 if options.seed is None else options.seed, changes, parts)
     first = options.seed
     if first is None:
         first = random.SystemRandom().randrange(SEED_MAX) if options.minutes is not None else 0
@@ -55,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs=options.jobs,
         failed=partial(_keep, folder=folder, changes=changes),
         changes=changes,
+        parts=parts,
     )
     _print(report)
     if options.json is not None:
@@ -63,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if report.interrupted:
         return INTERRUPTED
     for outcome in failures[: options.shrink]:
-        _shrink(outcome, folder, changes, options.shrink_runs)
+        _shrink(outcome, folder, changes, options.shrink_runs, parts)
     return 1 if failures else 0
 
 
@@ -92,6 +98,19 @@ def _minutes(text: str) -> float:
     if not 0 < number <= MINUTES_MAX:
         raise argparse.ArgumentTypeError(f"more than 0 and at most {MINUTES_MAX} minutes, not {text}")
     return number
+
+
+def _part(text: str) -> Any:
+    """What a module of one's own, found as Python finds it from here, calls by a name."""
+    module, colon, name = text.partition(":")
+    if not (module and colon and name):
+        raise argparse.ArgumentTypeError(f"MODULE:NAME, not {text}")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -123,6 +142,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rates", action="store_true", help="list every fault, its usual rate and what it does")
     parser.add_argument("--story", action="store_true", help="run one seed here and tell what happened")
     parser.add_argument("--replay", metavar="FILE", help="run a kept failure again and tell what happened")
+    for name, said in (
+        ("executor", "makes an executor for a simulated process, in place of the simulator's own"),
+        ("store", "makes an empty store, in place of the one in memory"),
+        ("reopen", "is handed the store at a power cut of its host, and returns what is left"),
+    ):
+        parser.add_argument(f"--{name}", type=_part, metavar="MODULE:NAME", help=said)
     return parser
 
 
@@ -173,7 +198,7 @@ def _keep(outcome: Outcome, folder: Path, changes: Mapping[str, int]) -> None:
     print(f"seed {outcome.seed}: {outcome.problem}\nkept in {path}", file=sys.stderr, flush=True)
 
 
-def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max: int) -> None:
+def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max: int, parts: Parts) -> None:
     """Make a failing run small, write it down whenever it has become smaller, and tell it."""
     path = _path(outcome, folder)
     print(f"\nmaking seed {outcome.seed} small (at most {runs_max} runs; Ctrl-C keeps what is there)", file=sys.stderr)
@@ -183,7 +208,11 @@ def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max
 
     try:
         shrinker = Shrinker(
-            draw(outcome.seed, changes), runs_max=runs_max, tell=tell, keep=lambda failure: _write(failure, path)
+            draw(outcome.seed, changes),
+            runs_max=runs_max,
+            tell=tell,
+            keep=lambda failure: _write(failure, path),
+            parts=parts,
         )
         failure = shrinker.shrink()
     except KeyboardInterrupt:
@@ -191,16 +220,17 @@ def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max
         return
     _write(failure, path)
     print("\n".join((*failure.story, "", failure.problem, "", f"kept in {path}; once more: --replay {path}")))
-    print("once it is mended, the file belongs into tests/simulation/failures")
+    if parts == NO_PARTS:
+        print("once it is mended, the file belongs into tests/simulation/failures")
 
 
-def _replay(name: str) -> int:
+def _replay(name: str, parts: Parts) -> int:
     try:
         failure = msgspec.json.decode(Path(name).read_bytes(), type=Failure)
     except (OSError, msgspec.DecodeError) as error:
         print(f"sim: {name} is not the file of a failing run: {error}", file=sys.stderr)
         return 2
-    outcome = run(failure.scenario, with_story=True)
+    outcome = run(failure.scenario, with_story=True, parts=parts)
     print("\n".join(outcome.story))
     if not outcome.problem:
         print(f"\nholds now; it was: {failure.problem}")
@@ -210,8 +240,8 @@ def _replay(name: str) -> int:
     return 1
 
 
-def _tell_story(seed: int, changes: Mapping[str, int]) -> int:
-    outcome = run(draw(seed, changes), with_story=True)
+def _tell_story(seed: int, changes: Mapping[str, int], parts: Parts) -> int:
+    outcome = run(draw(seed, changes), with_story=True, parts=parts)
     print("\n".join((*outcome.story, "", outcome.problem or f"seed {seed} holds: {outcome.steps} steps")))
     return 1 if outcome.problem else 0
 

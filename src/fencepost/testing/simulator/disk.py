@@ -44,8 +44,10 @@ class Disk:
         self.full = False
         self.away_until_us = 0
         self.crash: Callable[[Process], None] = Process.kill
+        self.reopen: Callable[[Journal], Journal] | None = None
         self._owner: Process | None = None
         self._open: AbstractContextManager[Transaction] | None = None
+        self._transaction: Transaction | None = None
         self._waiters: list[Task] = []
 
     def journal(self, process: Process) -> SimJournal:
@@ -77,17 +79,26 @@ class Disk:
                 raise StorageUnavailable("simulated: another writer has held the store for too long")
         self._owner = process
         self._open = self.engine.transaction(stream)
-        return self._open.__enter__()
+        self._transaction = self._open.__enter__()
+        return self._transaction
+
+    def power_cut(self) -> None:
+        """The machine that the store lies on starts anew: whoever writes is cut off, and what was durable is there."""
+        if self.reopen is not None:
+            if self._owner is not None:
+                self._let_go(self._owner)
+            self.engine = self.reopen(self.engine)
 
     def _let_go(self, process: Process) -> None:
-        if self._owner is process:
-            self.give_back(process)
+        if self._owner is process and self._transaction is not None:
+            self.give_back(self._transaction)
 
-    def give_back(self, process: Process) -> None:
-        if self._owner is not process or self._open is None:
+    def give_back(self, transaction: Transaction) -> None:
+        """One that was cut off has been given back already."""
+        if self._transaction is not transaction or self._open is None:
             return
         self._open.__exit__(None, None, None)
-        self._owner = self._open = None
+        self._owner = self._open = self._transaction = None
         waiters, self._waiters = self._waiters, []
         for task in waiters:
             self.loop.wake(task)
@@ -115,7 +126,8 @@ class SimJournal:
         self._require_open()
         disk, process = self._disk, self._process
         disk.step(process, "begin_fails")
-        transaction = SimTransaction(disk, process, disk.take(process, stream, wait_s))
+        inner = disk.take(process, stream, wait_s)
+        transaction = SimTransaction(disk, process, inner)
         try:
             disk.step(process)
             disk.watch.begun(process)
@@ -123,8 +135,7 @@ class SimJournal:
             if transaction.appended is None:
                 disk.watch.committed(process, None)
         finally:
-            if not transaction.over:
-                disk.give_back(process)
+            disk.give_back(inner)
 
     def snapshot(self) -> AbstractContextManager[Reads]:
         self._require_open()
@@ -151,7 +162,6 @@ class SimTransaction:
         self._process = process
         self._inner = inner
         self.appended: Append | None = None
-        self.over = False  # whether others may write already
         self.head = inner.head
         self.streams = inner.streams
         self.states = self._step(inner.states)
@@ -189,7 +199,6 @@ class SimTransaction:
         self._inner.commit()
         disk.watch.committed(self._process, self.appended)
         if disk.faults.hits("answer_delayed"):
-            self.over = True
-            disk.give_back(self._process)
+            disk.give_back(self._inner)
             loop.wait(loop.now_us + int(loop.chance.random() * DELAY_US))
         disk.step(self._process, "commit_unanswered")

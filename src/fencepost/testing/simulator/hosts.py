@@ -26,6 +26,7 @@ class Host:
         self.locks = SimLocks(loop, self)
         self.processes: list[Process] = []
         self.asleep = False
+        self.woke_us = 0
         self.on_wake: list[Callable[[], None]] = []
         self.stood_us = 0  # for how long its clock has stood still within this boot
         self._stands_since_us: int | None = None
@@ -85,6 +86,7 @@ class Host:
     def wake(self) -> None:
         """What watches the clock by itself looks first."""
         self.asleep = False
+        self.woke_us = self.loop.now_us
         if self._stands_since_us is not None:
             self.stood_us += self.loop.now_us - self._stands_since_us
             self._stands_since_us = None

@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 
 import msgspec
 
+from fencepost.testing.simulator.authors import NO_PARTS, Parts
 from fencepost.testing.simulator.faults import MEANING
 from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
@@ -54,12 +55,12 @@ class Report(msgspec.Struct, kw_only=True):
     refusals: dict[str, int] = {}
 
 
-def run_batch(seeds: Sequence[int], changes: Mapping[str, int]) -> Timed:
+def run_batch(seeds: Sequence[int], changes: Mapping[str, int], parts: Parts = NO_PARTS) -> Timed:
     began_s = time.process_time()
     outcomes = []
     gc.disable()  # what a run leaves goes with the run, and nothing of it is worth looking at earlier
     for seed in seeds:
-        outcomes.append(run(draw(seed, changes)))
+        outcomes.append(run(draw(seed, changes), parts=parts))
         gc.collect()
     gc.enable()
     return Timed(outcomes, time.process_time() - began_s)
@@ -95,6 +96,7 @@ def explore(
     jobs: int,
     failed: Callable[[Outcome], None],
     changes: Mapping[str, int] | None = None,
+    parts: Parts = NO_PARTS,
 ) -> tuple[Report, list[Outcome]]:
     """Run `seeds` seeds from `first`, or as many as begin within `minutes`. `failed` is told of each that fails.
     `changes` are rates of faults in the place of those that seeds draw.
@@ -111,7 +113,7 @@ def explore(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool:
         try:
-            for timed in _results(pool, _batches(first, seeds, minutes), changes, jobs):
+            for timed in _results(pool, _batches(first, seeds, minutes), changes, parts, jobs):
                 report.cpu_s += timed.cpu_s
                 for outcome in timed.outcomes:
                     _count(report, counts, outcome)
@@ -143,12 +145,12 @@ def _count(report: Report, counts: dict[str, Counter[str]], outcome: Outcome) ->
 
 
 def _results(
-    pool: ProcessPoolExecutor, batches: Iterator[list[int]], changes: Mapping[str, int], jobs: int
+    pool: ProcessPoolExecutor, batches: Iterator[list[int]], changes: Mapping[str, int], parts: Parts, jobs: int
 ) -> Iterator[Timed]:
     """Results as they come, with two batches waiting for each process."""
     waiting: set[Future[Timed]] = set()
     for batch in batches:
-        waiting.add(pool.submit(run_batch, batch, changes))
+        waiting.add(pool.submit(run_batch, batch, changes, parts))
         if len(waiting) >= 2 * jobs:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)

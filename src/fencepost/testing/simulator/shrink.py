@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec.structs import replace
 
+from fencepost.testing.simulator.authors import NO_PARTS, Parts
 from fencepost.testing.simulator.scenario import SECOND_US, Action, OrderShape, Scenario, without_order
 from fencepost.testing.simulator.world import Outcome, World
 
@@ -33,8 +34,13 @@ def signature(problem: str) -> str:
     return _NUMBER.sub("N", _ID.sub("ID", first))
 
 
-def run(scenario: Scenario, *, with_story: bool = False) -> Outcome:
-    return World(scenario, with_story=with_story).run()
+def run(scenario: Scenario, *, with_story: bool = False, parts: Parts = NO_PARTS) -> Outcome:
+    """One run; a store of an author's is made for it, and closed after it."""
+    world = World(scenario, with_story=with_story, parts=parts)
+    try:
+        return world.run()
+    finally:
+        world.disk.engine.close()
 
 
 class Shrinker:
@@ -47,6 +53,7 @@ class Shrinker:
         runs_max: int = RUNS_MAX,
         tell: Callable[[str], None] = print,
         keep: Callable[[Failure], None] | None = None,
+        parts: Parts = NO_PARTS,
     ) -> None:
         """`keep` is handed what is there at once, and whenever it became smaller: an interrupt loses nothing."""
         self._best = scenario
@@ -54,7 +61,8 @@ class Shrinker:
         self._tell = tell
         self._keep = keep
         self.runs = 0
-        self._outcome = run(scenario)
+        self._parts = parts
+        self._outcome = run(scenario, parts=parts)
         self._wanted = signature(self._outcome.problem)
         self._hand_over()
 
@@ -64,7 +72,7 @@ class Shrinker:
             improved = True
             while improved and self._left > 0:
                 improved = any([self._try_all(step) for step in _STEPS])
-        told = run(self._best, with_story=True)
+        told = run(self._best, with_story=True, parts=self._parts)
         return Failure(problem=told.problem, scenario=self._best, runs=self.runs, story=told.story)
 
     def _hand_over(self) -> None:
@@ -96,7 +104,7 @@ class Shrinker:
             candidate = replace(smaller, seed=smaller.seed + number * 1_000_003)
             self._left -= 1
             self.runs += 1
-            outcome = run(candidate)
+            outcome = run(candidate, parts=self._parts)
             if signature(outcome.problem) == self._wanted:
                 self._best, self._outcome = candidate, outcome
                 self._tell(f"{self.runs} of {self._runs_max}: {size(candidate)}, {outcome.steps} steps")

@@ -31,12 +31,14 @@ from fencepost.services.worker import Worker
 from fencepost.storage.memory import MemoryJournal
 from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger
 from fencepost.testing.simulator.actors import Stranger, Wants
+from fencepost.testing.simulator.authors import NO_PARTS, Parts, executor_for
 from fencepost.testing.simulator.checks import Checks
 from fencepost.testing.simulator.disk import Disk
-from fencepost.testing.simulator.executor import SimExecutor, Trees
+from fencepost.testing.simulator.executor import Trees
 from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process
+from fencepost.testing.simulator.programs import Yard
 from fencepost.testing.simulator.scenario import MINUTE_US, SECOND_US, FaultEvent, Scenario
 from fencepost.testing.simulator.stores import Hints, SimWorkspaces
 from fencepost.testing.simulator.threads import SimThreads
@@ -85,8 +87,17 @@ class SimAuthority(FakeAuthority):
 class World:
     """A scenario on its way. `run` is to be called once."""
 
-    def __init__(self, scenario: Scenario, *, with_story: bool = False, engine: Journal | None = None) -> None:
-        """`engine` is an empty store that everything is kept in, for authors of stores; without one, in memory."""
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        with_story: bool = False,
+        engine: Journal | None = None,
+        parts: Parts = NO_PARTS,
+    ) -> None:
+        """`engine` is an empty store that everything is kept in; without one, `parts` makes one, or it is in memory."""
+        if engine is None and parts.store is not None:
+            engine = parts.store()
         self.scenario = scenario
         self.loop = Loop(Random(f"loop {scenario.seed}"))
         self.faults = Faults(scenario.rates, Random(f"faults {scenario.seed}"))
@@ -95,6 +106,9 @@ class World:
         self.disk.crash = self._crash
         self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(scenario.limits), self._tell, told=with_story)
         self.disk.watch = self.checks
+        self.disk.reopen = parts.reopen
+        self.yard = Yard(self.loop, self.faults, self.trees, self.checks.problem)
+        self._parts = parts
         self.artifacts = MemoryArtifactStore()
         self.hints = Hints(self.loop, self.faults)
         self.keyring = MemoryKeyring()
@@ -357,7 +371,7 @@ class World:
     def _means(self, kernel: Kernel, process: Process, host: Host) -> Means:
         return Means(
             kernel=kernel,
-            executor=SimExecutor(self.trees, host, process),
+            executor=executor_for(self._parts, self.yard, host, process),
             artifacts=self.artifacts,
             workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts),
             pid=self._starts,
@@ -413,6 +427,8 @@ class World:
             case "host_restart":
                 host.restart()
                 self.trees.power_cut(host)
+                if host is self.hosts[0]:
+                    self.disk.power_cut()
             case "jump" | "clock_slips":
                 host.utc_offset_us += event.length_us
             case "disk_full":
