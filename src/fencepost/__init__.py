@@ -12,17 +12,43 @@ from fencepost._version import __version__
 
 if _typing.TYPE_CHECKING:
     from fencepost.sdk.client import Attempt, Yield, attempt
+    from fencepost.sdk.executor import Result, executor
+    from fencepost.sdk.failures import Failure, InputError, StepChanged, StepRefused, Stopping, TransientError
     from fencepost.sdk.wire import Refused, StaleFence, Unreachable
 
-__all__ = ["Attempt", "Refused", "StaleFence", "Unreachable", "Yield", "__version__", "attempt"]
+__all__ = [
+    "Attempt",
+    "Failure",
+    "InputError",
+    "Refused",
+    "Result",
+    "StaleFence",
+    "StepChanged",
+    "StepRefused",
+    "Stopping",
+    "TransientError",
+    "Unreachable",
+    "Yield",
+    "__version__",
+    "attempt",
+    "executor",
+]
 
 _PLACES = {
     "Attempt": "fencepost.sdk.client",
+    "Failure": "fencepost.sdk.failures",
+    "InputError": "fencepost.sdk.failures",
     "Refused": "fencepost.sdk.wire",
+    "Result": "fencepost.sdk.executor",
     "StaleFence": "fencepost.sdk.wire",
+    "StepChanged": "fencepost.sdk.failures",
+    "StepRefused": "fencepost.sdk.failures",
+    "Stopping": "fencepost.sdk.failures",
+    "TransientError": "fencepost.sdk.failures",
     "Unreachable": "fencepost.sdk.wire",
     "Yield": "fencepost.sdk.client",
     "attempt": "fencepost.sdk.client",
+    "executor": "fencepost.sdk.executor",
 }
 
 

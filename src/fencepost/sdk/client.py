@@ -14,10 +14,17 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
+from fencepost.sdk.failures import Stopping
 from fencepost.sdk.wire import EXIT_USAGE, Connection, Unreachable
+
+if TYPE_CHECKING:  # loaded with the first step
+    from fencepost.sdk.steps import Steps
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SOCKET: Final = "FENCEPOST_SOCKET"
 TOKEN: Final = "FENCEPOST_TOKEN"
@@ -56,6 +63,8 @@ class Attempt:
         self._params: dict[str, Any] | None = None
         self._stopping = ""
         self._asked_at = 0.0
+        self._steps: Steps | None = None
+        self._making = threading.Lock()
 
     @property
     def params(self) -> dict[str, Any]:
@@ -136,6 +145,32 @@ class Attempt:
             amounts["money"] = dict(money)
         return self.ask("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
 
+    def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        """What `function` returned when this step was recorded, by this attempt or an earlier one of the order; else
+        call it, record what it returns, and return that. It may run again after a crash that came before the record, so
+        it does nothing to the outside; its arguments and its value are JSON, and a tuple comes back as a list. Raises
+        Stopping where the attempt is to end, StepChanged where the step was recorded with other arguments, StepRefused
+        for what cannot be recorded, and whatever `function` raises, which leaves nothing recorded."""
+        self.go_on()
+        with self._making:
+            if self._steps is None:
+                from fencepost.sdk.steps import Steps
+
+                self._steps = Steps(self.ask)
+            steps = self._steps
+        return cast(T, steps.run(name, function, arguments, named))
+
+    def close(self) -> None:
+        """Hang up. What is said later is said over a new connection."""
+        self.connection.close()
+        if self._steps is not None:
+            self._steps.close()
+
+    def go_on(self) -> None:
+        """Raise Stopping if this attempt is to end now."""
+        if self.stopping:
+            raise Stopping(self.stopping)
+
     def artifact(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Keep a file of the workspace as evidence, now, whatever becomes of the attempt."""
         return self.ask("artifact", path=self._inside(os.fspath(path)))[0]
@@ -215,3 +250,10 @@ def attempt() -> Attempt:
             _current.clear()
             _current[os.getpid()] = Attempt(os.environ)
         return _current[os.getpid()]
+
+
+def adopt(made: Attempt) -> None:
+    """Let `attempt()` answer with this one in this process."""
+    with _making:
+        _current.clear()
+        _current[os.getpid()] = made

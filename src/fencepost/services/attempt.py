@@ -36,9 +36,10 @@ from fencepost.ports.executor import Ended, Job
 from fencepost.ports.workspace import HandedFile, Inputs, Workspace
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Reported
-from fencepost.services.jobs import Place, job_for
+from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
+from fencepost.services.outcomes import read_outcome
 from fencepost.services.results import facts_of, failed, time_used
 
 CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
@@ -127,13 +128,14 @@ class Attempts:
     def _activate(self, reservation: dict[str, Any], task: Task) -> Lease | None:
         limits = self._means.kernel.limits
         sent_tick_us = self._means.reading().tick_us
+        executor, _, version = task.spec.work_kind.partition("/")
         command = Activate(
             attempt=reservation["attempt"],
             expected=reservation["version"],
             fence=reservation["fence"],
             worker=self._worker,
-            executor="command",
-            executor_version=1,
+            executor=executor,
+            executor_version=int(version),
             environment=self._environment_digest(task.spec.environment),
             input_set=task.inputs,
             mode="local",
@@ -191,8 +193,11 @@ class Attempts:
             run.facts = self._failed(lease, task, "executor", "executor_failed", message, None)
             return
         run.ended, run.started = self._execute(lease, task, space)
-        if run.ended.reason not in ("stopped", "lease_lost"):
-            run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended)
+        told = read_outcome(space.logs / OUTCOME) if task.spec.python is not None else None
+        # A callable that heard of it may end before it is ordered to.
+        heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
+        if run.ended.reason not in ("stopped", "lease_lost") and not heeded:
+            run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told)
 
     def _left_of(self, earlier: Sequence[AttemptState]) -> str:
         """End what earlier attempts of the order may have left on this host; the first that cannot be, "" for none.
@@ -262,7 +267,7 @@ class Attempts:
             self._means,
             task.spec,
             Place(attempt=lease.attempt, order=lease.order, fence=lease.fence, space=space, lock=lock),
-            argv=task.spec.run,
+            argv=program_of(task.spec, space),
             logs="",
             time_limit_us=task.time_limit_us,
             repository=task.repository,

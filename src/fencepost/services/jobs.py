@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import fencepost
 from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.ports.executor import Job
 from fencepost.ports.workspace import Workspace
 from fencepost.services.means import Means
 
 LOG_BYTES = 2**20  # of the first and of the last part of each stream
+OUTCOME = "outcome"  # file beside the logs in which a callable's process says what came of it
+_BOOTSTRAP = Path(fencepost.__file__).with_name("sdk") / "bootstrap.py"
+_ISOLATION = ("-P", "-s", "-u", "-X", "utf8")
+"""A callable's interpreter: no folder of a script and no packages of the user on its path, output at once, UTF-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +27,15 @@ class Place:
     fence: int
     space: Workspace
     lock: str
+
+
+def program_of(spec: WorkOrderSpec, space: Workspace) -> tuple[str, ...]:
+    """The arguments of an order's command: its own, or the interpreter of its callable with what it is to load."""
+    python = spec.python
+    if python is None:
+        return spec.run
+    told = (python.call, python.name, str(python.version), str(space.logs / OUTCOME))
+    return (python.interpreter, *_ISOLATION, str(_BOOTSTRAP), *told)
 
 
 def job_for(

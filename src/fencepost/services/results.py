@@ -15,6 +15,7 @@ from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import Ended, LogUnreadable
 from fencepost.ports.workspace import Output, OutputProblem, Workspace
 from fencepost.services.means import Means
+from fencepost.services.outcomes import Outcome
 
 SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked against one
 PROBLEMS_SHOWN_MAX = 5
@@ -91,14 +92,25 @@ def failed(
 
 
 def facts_of(
-    means: Means, spec: WorkOrderSpec, attempt: str, input_set: str, space: Workspace, ended: Ended
+    means: Means,
+    spec: WorkOrderSpec,
+    attempt: str,
+    input_set: str,
+    space: Workspace,
+    ended: Ended,
+    told: Outcome | None = None,
 ) -> ResultFacts:
-    """Collect what a command left, whatever its exit code, and say what happened. Claims nothing."""
+    """Collect what a command left, whatever its exit code, and say what happened. Claims nothing.
+
+    `told` is what a callable's own process said came of it.
+    """
     classification = spec.classification
     collected = means.workspaces.collect(
         space, lambda path: matches_any(spec.outputs, path), classification=classification
     )
-    failure, code, message = _failure(spec, ended, collected.problems)
+    failure, code, message = _failure(spec, ended, collected.problems, told)
+    if not failure and told is not None:
+        failure, code, message = _missing(told.files, collected.outputs)
     validation = () if failure else schema_receipts(means, spec.accept, collected.outputs)
     stdout, unread = log_ref(means, space.logs / "stdout", classification)
     stderr, unread_too = log_ref(means, space.logs / "stderr", classification)
@@ -125,8 +137,18 @@ def facts_of(
     )
 
 
+def _missing(files: Sequence[str], outputs: Sequence[Output]) -> tuple[FailureClass | None, str, str]:
+    """Files that a success names and nobody collected."""
+    kept = {output.path for output in outputs}
+    missing = [name for name in files if name not in kept]
+    if not missing:
+        return None, "", ""
+    shown = ", ".join(missing[:PROBLEMS_SHOWN_MAX])
+    return "validation", "outputs_missing", f"named by the result and not within the order's outputs: {shown}"
+
+
 def _failure(
-    spec: WorkOrderSpec, ended: Ended, problems: Sequence[OutputProblem]
+    spec: WorkOrderSpec, ended: Ended, problems: Sequence[OutputProblem], told: Outcome | None
 ) -> tuple[FailureClass | None, str, str]:
     """(failure class, reason code, message) of an end; the class is None when nothing speaks against it."""
     if ended.reason == "spawn_failed":
@@ -141,6 +163,9 @@ def _failure(
         return "executor", "stopped_on_order", ended.message or f"the attempt was stopped ({ended.reason})"
     if ended.signal is not None:
         return "executor", "killed_by_signal", f"ended by signal {ended.signal}"
+    claimed = None if told is None else told.failed_as()
+    if claimed is not None:
+        return claimed
     if ended.exit_code != spec.accept.exit_code:
         return "executor", "exit_code_unexpected", f"exit code {ended.exit_code}, not {spec.accept.exit_code}"
     if problems:

@@ -37,7 +37,7 @@ FOREVER_S = 3_600.0
 SWEEP_S = 600.0  # between looks for folders and locks that nobody needs any more
 RETRY_S = 0.5  # after the store failed
 DRAIN_GRACE_US = 5_000_000
-EXECUTORS = ("command/1",)
+EXECUTORS = ("command/1", "python/1")
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

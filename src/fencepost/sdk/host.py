@@ -1,0 +1,207 @@
+"""The child process of a callable: import it, compare it with what the order names, call it, and say what came of it.
+
+What came of it is told in a file that the worker names, written once and whole, before the process ends: a claim with
+a class of failure, a code, and a bounded text with the place in the source. The exit code is the truth where nothing
+was told. Everything that the callable prints is its log, a traceback included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, Final, Literal, NamedTuple
+
+from fencepost.sdk import client, steps
+from fencepost.sdk.client import Attempt, Yield
+from fencepost.sdk.executor import Declared, Result, declared_of
+from fencepost.sdk.failures import Failure, InputError, Kind, Stopping
+from fencepost.sdk.wire import StaleFence, Unreachable
+
+OUTCOME_VERSION: Final = 1
+EXIT_WELL: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_STOPPING: Final = 75
+MESSAGE_CHARACTERS_MAX: Final = 1_000
+"""Characters of what an exception or a result says."""
+PLACE_CHARACTERS_MAX: Final = 200
+PLACES_MAX: Final = 8
+"""Places in the source that a failure names, the innermost ones."""
+FILES_MAX: Final = 1_000
+"""Files that a result may name."""
+TERMINATED: Final = "terminated"
+"""The reason to stop of a process that was told by a signal."""
+LOADED: Final = (steps,)
+"""What an attempt loads late: loaded before the workspace is on the path, whose modules may have any name."""
+_UNSHOWN: Final = (OSError, ValueError, RuntimeError, AttributeError)
+"""Why a traceback cannot be shown: its log is gone, or what the callable put in the log's place is none."""
+_OWN_FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
+
+
+class Outcome(NamedTuple):
+    """What the worker is told."""
+
+    outcome: Literal["succeeded", "failed", "stopped", "yielded"]
+    exit_code: int
+    failure: Kind | None = None
+    code: str = ""
+    message: str = ""
+    files: tuple[str, ...] = ()
+
+
+class HostedAttempt(Attempt):
+    """The attempt as its callable has it: a word about stopping ends it at the next thing that it says."""
+
+    signalled = ""
+
+    @property
+    def stopping(self) -> str:
+        return self.signalled or super().stopping
+
+    def heartbeat(self, note: str = "") -> dict[str, Any]:
+        reply = super().heartbeat(note)
+        self.go_on()
+        return reply
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        """The first signal to end asks; what is under way may be finished, within the grace that the signal gives."""
+        self.signalled = TERMINATED
+
+
+class ExecutorChanged(InputError):
+    """The loaded function is not what the order names."""
+
+    code = "executor_changed"
+
+
+class ImportFailed(InputError):
+    """The module of the callable cannot be imported, or does not have it."""
+
+    code = "import_failed"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`module:function`, the name and version that its order names, and the file for the outcome."""
+    call, name, version, path = arguments
+    outcome = _outcome(call, Declared(name=name, version=int(version)))
+    with contextlib.suppress(OSError):  # without it the exit code has to do
+        _tell(path, outcome)
+    return outcome.exit_code
+
+
+def _outcome(call: str, declared: Declared) -> Outcome:
+    try:
+        attempt = HostedAttempt(os.environ)
+        signal.signal(signal.SIGTERM, attempt.terminate)
+        client.adopt(attempt)
+        return _finished(_loaded(call, declared)(attempt))
+    except Stopping as stop:
+        return Outcome(outcome="stopped", exit_code=EXIT_STOPPING, message=_cut(stop.reason))
+    except StaleFence as stale:
+        return Outcome(outcome="stopped", exit_code=EXIT_STOPPING, message=_cut(str(stale)))
+    except Yield:
+        return Outcome(outcome="yielded", exit_code=EXIT_WELL)
+    except BaseException as error:  # whatever a callable raises, SystemExit included, has to be told
+        with contextlib.suppress(*_UNSHOWN):
+            traceback.print_exception(error)
+        return _raised(error)
+
+
+def _loaded(call: str, declared: Declared) -> Any:
+    """The function, imported from the workspace. Raises ImportFailed and ExecutorChanged."""
+    module, _, function = call.partition(":")
+    sys.dont_write_bytecode = True  # an attempt's workspace holds its inputs and its outputs
+    sys.path.insert(0, os.getcwd())
+    try:
+        loaded = getattr(importlib.import_module(module), function)
+    except Failure:
+        raise
+    except Exception as error:
+        raise ImportFailed(f"{call} cannot be imported: {_said(error)}") from error
+    found = declared_of(loaded)
+    if found != declared:
+        says = "no executor" if found is None else f"{found.name!r} version {found.version}"
+        message = f"{call} is {says}; the order names {declared.name!r} version {declared.version}"
+        raise ExecutorChanged(message)
+    return loaded
+
+
+def _finished(result: object) -> Outcome:
+    if result is None:
+        return Outcome(outcome="succeeded", exit_code=EXIT_WELL)
+    if not isinstance(result, Result):
+        return _failed("executor", "result_invalid", f"it returned a {type(result).__name__}, not a fencepost.Result")
+    if result.kind is not None:
+        return _failed(result.kind, "callable_failed", _cut(str(result.message)))
+    files = tuple(os.path.normpath(os.fspath(name)) for name in result.files)
+    if len(files) > FILES_MAX:
+        return _failed("validation", "outputs_missing", f"the result names more than {FILES_MAX} files")
+    wrong = [name for name in files if not os.path.isfile(name)]
+    if wrong:
+        return _failed("validation", "outputs_missing", f"the result names {_cut(wrong[0])!r}, which is no file")
+    return Outcome(outcome="succeeded", exit_code=EXIT_WELL, files=files)
+
+
+def _failed(kind: Kind, code: str, message: str) -> Outcome:
+    return Outcome(outcome="failed", exit_code=EXIT_FAILED, failure=kind, code=code, message=message)
+
+
+def _raised(error: BaseException) -> Outcome:
+    """An exception as a failure: its class, what it said, and the innermost places that it came from."""
+    kind: Kind = error.kind if isinstance(error, Failure) else "executor"
+    code = error.code if isinstance(error, Failure) else "callable_raised"
+    if isinstance(error, Unreachable) and error.code == "no_attempt":
+        kind, code = "executor", "executor_failed"
+    lines = [_said(error)]
+    with contextlib.suppress(*_UNSHOWN):
+        lines += _places(error)
+    return _failed(kind, code, "\n".join(lines))
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot say what)"
+    if isinstance(error, SystemExit):
+        text = f"the callable left by sys.exit({text})"
+    return _cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _places(error: BaseException) -> list[str]:
+    root = os.getcwd() + os.sep
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if os.path.dirname(each.filename) != _OWN_FOLDER
+    ]
+    kept = [each for each in frames if not each.filename.startswith("<frozen ")][-PLACES_MAX:]
+    places = (f"{each.filename.removeprefix(root)}:{each.lineno} in {each.name}" for each in kept)
+    return [place[-PLACE_CHARACTERS_MAX:] for place in places]
+
+
+def _cut(text: str) -> str:
+    more = f"... ({len(text)} characters)" if len(text) > MESSAGE_CHARACTERS_MAX else ""
+    kept = text[:MESSAGE_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
+    return kept.replace("\0", "\\0") + more
+
+
+def _tell(path: str, outcome: Outcome) -> None:
+    """Write the outcome whole, so that a process that is killed now has told nothing."""
+    document = {
+        "v": OUTCOME_VERSION,
+        "outcome": outcome.outcome,
+        "failure": outcome.failure,
+        "code": outcome.code,
+        "message": outcome.message,
+        "files": [_cut(name) for name in outcome.files],
+    }
+    text = json.dumps(document, ensure_ascii=True)
+    part = f"{path}.part"
+    with open(part, "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(part, path)

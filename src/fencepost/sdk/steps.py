@@ -1,0 +1,164 @@
+"""Steps of an attempt: each recorded once, before it returns, and never run again after that (W6, X10).
+
+A step is known by its name; the digest of its arguments stands beside its value. Steps are kept as checkpoints of the
+kind `steps/1`, whose payload is `{"base": digest or null, "steps": [{"arguments", "name", "value"}]}`: the steps since
+`base`, which is the payload before. A payload grows with the steps of its attempt until it has `GROUP_STEPS_MAX` of
+them or `GROUP_BYTES_MAX` bytes, and then becomes the base of the next one; so a chain is short, and no save writes much
+beside its own step.
+
+What earlier attempts recorded is read once, when the first step is asked for: names and places stay in memory, values
+in a temporary file. What this attempt records is not kept at all, since no name is asked for twice.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import IO, Any, Final, NamedTuple, Protocol
+
+from fencepost.sdk.failures import StepChanged, StepRefused
+from fencepost.sdk.values import digest_of, encode_arguments, encode_value
+
+KIND: Final = "steps/1"
+VALUE_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of one value, and of all arguments of one step, as JSON."""
+NAME_BYTES_MAX: Final = 200
+STEPS_MAX: Final = 100_000
+"""Steps of one order."""
+GROUP_STEPS_MAX: Final = 32
+GROUP_BYTES_MAX: Final = 16 * 1024
+MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of earlier values that are held in memory; past it they lie in a file."""
+
+
+class Ask(Protocol):
+    """Asks the worker for one operation; `fencepost.sdk.client.Attempt.ask`."""
+
+    def __call__(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]: ...
+
+
+class _Place(NamedTuple):
+    """Where the value of an earlier step lies."""
+
+    arguments: str
+    offset: int
+    bytes: int
+
+
+class Damaged(RuntimeError):
+    """Recorded steps are not what was recorded."""
+
+
+class Steps:
+    """The steps of one attempt. Safe for several threads; steps may run beside and inside one another."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._loaded = False
+        self._earlier: dict[str, _Place] = {}
+        self._values: IO[bytes] | None = None
+        self._used: set[str] = set()
+        self._count = 0
+        self._base: str | None = None
+        self._last: str | None = None
+        self._group: list[bytes] = []
+        self._group_bytes = 0
+
+    def run(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The value of the step: recorded earlier, or now. Raises StepRefused, StepChanged, what `function` raises, and
+        what the worker refuses."""
+        _check_name(name)
+        digest = digest_of(encode_arguments(arguments, named, name, VALUE_BYTES_MAX))
+        with self._lock:
+            self._load()
+            if name in self._used:
+                raise StepRefused(f"step {name!r} is asked for twice in one run; give each a name of its own")
+            place = self._earlier.get(name)
+            if place is not None and place.arguments != digest:
+                raise StepChanged(f"step {name!r} was recorded with other arguments; give it another name")
+            if place is None and self._count >= STEPS_MAX:
+                raise StepRefused(f"an order has at most {STEPS_MAX} steps")
+            self._used.add(name)
+            if place is not None:
+                return json.loads(self._value(place))
+        try:
+            value = encode_value(function(*arguments, **named), f"the value of step {name!r}", VALUE_BYTES_MAX)
+            step = b'{"arguments":"%b","name":%b,"value":%b}' % (digest.encode(), _text(name), value)
+            with self._lock:
+                self._save(step)
+        except BaseException:
+            with self._lock:
+                self._used.discard(name)
+            raise
+        return json.loads(value)
+
+    def close(self) -> None:
+        """Let go of what was read. The next step reads it again."""
+        with self._lock:
+            if self._values is not None:
+                self._values.close()
+            self._values, self._loaded = None, False
+
+    def _save(self, step: bytes) -> None:
+        """Record the step; what is known changes only once it is durable."""
+        base, group, size = self._base, [*self._group, step], self._group_bytes + len(step)
+        if self._group and (len(group) > GROUP_STEPS_MAX or size > GROUP_BYTES_MAX):
+            base, group, size = self._last, [step], len(step)
+        payload = b'{"base":%b,"steps":[%b]}' % (_text(base), b",".join(group))
+        self._ask("checkpoint", payload, kind=KIND)
+        self._base, self._group, self._group_bytes, self._last = base, group, size, digest_of(payload)
+        self._count += 1
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        if self._values is not None:
+            self._values.close()  # of a reading that did not come to its end
+        earlier: dict[str, _Place] = {}
+        self._values = values = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115  # lives on
+        reply, payload = self._ask("resume", kind=KIND, optional=True)
+        last = digest_of(payload) if reply["number"] else None
+        wanted = last
+        while wanted is not None:
+            if wanted != last:
+                payload = self._ask("resume", kind=KIND, digest=wanted)[1]
+            if digest_of(payload) != wanted:
+                raise Damaged(f"the recorded steps {wanted} are not what was recorded")
+            wanted = _spread(payload, earlier, values)
+        self._base = self._last = last
+        self._earlier, self._count, self._loaded = earlier, len(earlier), True
+
+    def _value(self, place: _Place) -> bytes:
+        if self._values is None:
+            raise Damaged("a recorded step has no value")
+        self._values.seek(place.offset)
+        return self._values.read(place.bytes)
+
+
+def _spread(payload: bytes, earlier: dict[str, _Place], values: IO[bytes]) -> str | None:
+    """Take the steps of one payload in; returns its base. A later record of a name has been read before it."""
+    document = json.loads(payload)
+    for step in document["steps"]:
+        if step["name"] in earlier:
+            continue
+        value = encode_value(step["value"], "a recorded value", VALUE_BYTES_MAX)
+        earlier[step["name"]] = _Place(step["arguments"], values.tell(), len(value))
+        values.write(value)
+    if len(earlier) > STEPS_MAX:
+        raise Damaged(f"more than {STEPS_MAX} steps are recorded")
+    base = document["base"]
+    return None if base is None else str(base)
+
+
+def _text(text: str | None) -> bytes:
+    return json.dumps(text, ensure_ascii=False).encode()
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise StepRefused(f"the name of a step is text, not of type {type(name).__name__}")
+    if not name or not name.isprintable() or len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX:
+        raise StepRefused(f"{name[:80]!r} is no name of a step: 1 to {NAME_BYTES_MAX} bytes that can be printed")

@@ -1,0 +1,72 @@
+"""Values of steps: what JSON can hold, checked with a place for whatever it cannot, in one form of bytes.
+
+Rules: nothing is converted in silence. Keys of objects are text, numbers are finite, text is made of whole characters;
+a tuple is a list. Keys are sorted and nothing is spaced, so that equal values have equal bytes under every interpreter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fencepost.sdk.failures import StepRefused
+
+DEPTH_MAX: Final = 64
+"""Lists and objects inside one another."""
+
+
+def encode_value(value: object, what: str, bytes_max: int) -> bytes:
+    """The bytes of `value`, which messages call `what`. Raises StepRefused."""
+    _check(value, what, DEPTH_MAX)
+    return _encoded(value, what, bytes_max)
+
+
+def encode_arguments(arguments: Sequence[object], named: Mapping[str, object], step: str, bytes_max: int) -> bytes:
+    """The bytes of what a step is called with: `{"args": [...], "kwargs": {...}}`. Raises StepRefused."""
+    for index, value in enumerate(arguments):
+        _check(value, f"argument {index + 1} of step {step!r}", DEPTH_MAX)
+    for name, value in named.items():
+        _check(value, f"argument {name} of step {step!r}", DEPTH_MAX)
+    whole = {"args": list(arguments), "kwargs": dict(named)}
+    return _encoded(whole, f"what step {step!r} is called with", bytes_max)
+
+
+def _encoded(value: object, what: str, bytes_max: int) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise StepRefused(f"{what} has a text that holds half of a character") from None
+    except ValueError as error:
+        raise StepRefused(f"{what} cannot be written as JSON: {error}") from None
+    if len(encoded) > bytes_max:
+        raise StepRefused(f"{what} has {len(encoded)} bytes as JSON, at most {bytes_max} are recorded; keep a file")
+    return encoded
+
+
+def digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _check(value: object, what: str, depth_left: int) -> None:
+    if value is None or isinstance(value, str | bool | int):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise StepRefused(f"{what} is {value}, which JSON does not have")
+        return
+    if isinstance(value, list | tuple | dict) and depth_left < 1:
+        raise StepRefused(f"{what} is nested more than {DEPTH_MAX} deep")
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check(item, f"{what}[{index}]", depth_left - 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise StepRefused(f"{what} has the key {str(key)[:80]!r}, of type {type(key).__name__}; keys are text")
+            _check(item, f"{what}[{key[:80]!r}]", depth_left - 1)
+    else:
+        raise StepRefused(f"{what} is of type {type(value).__name__}, which JSON does not have; write it as text")

@@ -1,0 +1,241 @@
+"""W6, X10: a step is recorded once, before it returns, and never run again after that."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.sdk import failures, steps, values
+from fencepost.sdk.client import Attempt
+from fencepost.sdk.wire import Refused
+from tests.support.attempt_server import AttemptServer, attempt_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AttemptServer]:
+    with attempt_server(tmp_path) as made:
+        yield made
+
+
+MADE: list[Attempt] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+def attempt(server: AttemptServer) -> Attempt:
+    """A new attempt of the same order."""
+    MADE.append(Attempt(server.environment(server.path.parent)))
+    return MADE[-1]
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls.append((arguments, named))
+        return {"got": list(arguments), **named}
+
+
+def test_w6_a_recorded_step_is_not_run_again(server: AttemptServer) -> None:
+    work = Counted()
+    first = attempt(server).step("fetch", work, 1, "zwei", key=[None, 2.5])
+    assert len(server.payloads) == 1
+    again = attempt(server).step("fetch", work, 1, "zwei", key=[None, 2.5])
+    assert first == again == {"got": [1, "zwei"], "key": [None, 2.5]}
+    assert len(work.calls) == 1 and len(server.payloads) == 1
+
+
+def test_w6_the_record_is_there_before_the_step_returns(server: AttemptServer) -> None:
+    server.refuse["checkpoint"] = "storage_error"
+    work = Counted()
+    one = attempt(server)
+    with pytest.raises(Refused):
+        one.step("fetch", work, 1)
+    del server.refuse["checkpoint"]
+    assert one.step("fetch", work, 1) == {"got": [1]}
+    assert len(work.calls) == 2
+
+
+def test_x10_the_first_run_sees_what_a_later_one_will_see(server: AttemptServer) -> None:
+    def pair() -> Any:
+        return (1, {"b": (2, 3), "a": True})
+
+    assert attempt(server).step("pair", pair) == [1, {"b": [2, 3], "a": True}] == attempt(server).step("pair", pair)
+
+
+def test_x10_other_arguments_under_a_recorded_name_are_refused(server: AttemptServer) -> None:
+    attempt(server).step("fetch", Counted(), 1)
+    work = Counted()
+    for arguments, named in (((2,), {}), ((), {}), ((1,), {"more": 1}), (("1",), {}), ((1.0,), {})):
+        with pytest.raises(failures.StepChanged, match="'fetch' was recorded with other arguments"):
+            attempt(server).step("fetch", work, *arguments, **named)
+    assert work.calls == []
+
+
+def test_x10_a_name_is_asked_for_once_in_a_run(server: AttemptServer) -> None:
+    one = attempt(server)
+    one.step("a", Counted())
+    with pytest.raises(failures.StepRefused, match="twice in one run"):
+        one.step("a", Counted())
+    two = attempt(server)
+    two.step("a", Counted())
+    with pytest.raises(failures.StepRefused, match="twice in one run"):
+        two.step("a", Counted())
+
+
+def test_x10_a_step_that_raised_is_not_recorded_and_may_be_tried_again(server: AttemptServer) -> None:
+    one = attempt(server)
+    with pytest.raises(ZeroDivisionError):
+        one.step("a", lambda: 1 // 0)
+    assert server.payloads == []
+    assert one.step("a", lambda: 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"bytes", " is of type bytes"),
+        ({"deep": [1, {2, 3}]}, "['deep'][1] is of type set"),
+        ({1: 2}, " has the key '1', of type int; keys are text"),
+        (float("nan"), " is nan, which JSON does not have"),
+        ("\ud800", " has a text that holds half of a character"),
+        (1 << 20_000, " cannot be written as JSON"),
+        ("x" * steps.VALUE_BYTES_MAX, " bytes as JSON, at most 1048576 are recorded"),
+        (object(), " is of type object"),
+    ],
+    ids=["bytes", "set", "key", "nan", "surrogate", "digits", "large", "object"],
+)
+def test_x10_what_cannot_be_recorded_says_where_and_why(server: AttemptServer, value: Any, said: str) -> None:
+    for what, arguments, named in (
+        ("the value of step 'a'", (), {}),
+        ("argument 1 of step 'a'", (value,), {}),
+        ("argument key of step 'a'", (), {"key": value}),
+    ):
+        with pytest.raises(failures.StepRefused) as caught:
+            attempt(server).step(
+                "a", (lambda: value) if what.startswith("the value") else Counted(), *arguments, **named
+            )
+        assert said in str(caught.value)
+        assert what in str(caught.value) or str(caught.value).startswith("what step 'a' is called with")
+    assert server.payloads == []
+
+
+def test_x10_nesting_has_a_bound(server: AttemptServer) -> None:
+    nested: Any = 1
+    for _ in range(values.DEPTH_MAX):
+        nested = [nested]
+    assert attempt(server).step("a", lambda: nested) == nested
+    with pytest.raises(failures.StepRefused, match="nested more than 64 deep"):
+        attempt(server).step("b", lambda: [nested])
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, "\ud800", 7, "é" * 101])
+def test_x10_a_name_has_a_bound_and_can_be_printed(server: AttemptServer, name: Any) -> None:
+    with pytest.raises(failures.StepRefused, match=r"name of a step|is no name"):
+        attempt(server).step(name, Counted())
+
+
+def test_w6_a_lost_reply_records_a_step_once(server: AttemptServer) -> None:
+    server.lose_replies = 1
+    work = Counted()
+    one = attempt(server)
+    one.step("a", work)
+    one.step("b", work)
+    assert len(server.payloads) == 3  # the first one twice
+    two = attempt(server)
+    two.step("b", work)
+    two.step("a", work)
+    assert len(work.calls) == 2
+
+
+def test_w6_many_steps_are_a_short_chain(server: AttemptServer) -> None:
+    count = 4 * steps.GROUP_STEPS_MAX + 3
+    one = attempt(server)
+    for index in range(count // 2):
+        one.step(f"step {index}", lambda index=index: index)  # type: ignore[misc]  # bound now
+    two = attempt(server)
+    for index in range(count):
+        assert two.step(f"step {index}", lambda index=index: index) == index  # type: ignore[misc]  # bound now
+    assert len(server.payloads) == count
+    assert max(len(payload) for _, payload in server.payloads) < 4 * 1024
+    server.requests.clear()
+    three = attempt(server)
+    assert [three.step(f"step {index}", Counted()) for index in range(count)] == list(range(count))
+    assert len(server.said("resume")) <= 7
+    assert len(server.payloads) == count
+
+
+def test_w6_large_values_are_written_once(server: AttemptServer) -> None:
+    one = attempt(server)
+    text = "x" * (steps.VALUE_BYTES_MAX - 2)
+    for index in range(3):
+        one.step(f"{index}", lambda: text)
+    assert sum(len(payload) for _, payload in server.payloads) < 3.1 * steps.VALUE_BYTES_MAX
+    assert attempt(server).step("0", Counted()) == text
+
+
+def test_w6_a_payload_has_the_registered_form(server: AttemptServer) -> None:
+    attempt(server).step('q"uote', lambda: 1)
+    attempt(server).step("b", lambda: {"z": 1, "a": "ü"})
+    first, second = (payload for _, payload in server.payloads)
+    none = values.digest_of(b'{"args":[],"kwargs":{}}')
+    assert first == f'{{"base":null,"steps":[{{"arguments":"{none}","name":"q\\"uote","value":1}}]}}'.encode()
+    assert json.loads(second)["base"] == values.digest_of(first)
+    assert '"value":{"a":"ü","z":1}'.encode() in second
+
+
+def test_w6_what_is_not_what_was_recorded_stops_the_attempt(server: AttemptServer) -> None:
+    one = attempt(server)
+    for index in range(steps.GROUP_STEPS_MAX + 1):
+        one.step(f"{index}", lambda: 1)
+    answer = server._resume
+
+    def tampered(request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
+        reply, data = answer(request, payload)
+        return reply, data.replace(b'"value":1', b'"value":2') if "digest" in request else data
+
+    server._resume = tampered  # type: ignore[method-assign]  # somebody's hand
+    with pytest.raises(steps.Damaged):
+        attempt(server).step("0", Counted())
+
+
+def test_x10_steps_may_run_beside_and_inside_one_another(server: AttemptServer) -> None:
+    one = attempt(server)
+    found: dict[int, Any] = {}
+
+    def outer(index: int) -> Any:
+        return one.step(f"inner {index}", lambda: index) * 2
+
+    def run(index: int) -> None:
+        found[index] = one.step(f"outer {index}", outer, index)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {index: 2 * index for index in range(8)}
+    two = attempt(server)
+    assert {index: two.step(f"outer {index}", Counted(), index) for index in range(8)} == found
+
+
+def test_c8_stopping_is_raised_at_the_next_step(server: AttemptServer) -> None:
+    one = attempt(server)
+    server.stop_after = 1
+    assert one.step("a", lambda: 1) == 1
+    work = Counted()
+    with pytest.raises(failures.Stopping, match="draining"):
+        one.step("b", work)
+    assert work.calls == []
+    assert not issubclass(failures.Stopping, Exception)
