@@ -8,7 +8,6 @@ says how seeds are run on all cores, and how a failing one is made small and tol
 What a run is made of is data (`scenario.Scenario`). What goes wrong has a name and a rate (`faults.Rates`). What must
 hold is in `checks`, and in `auditor`, which predicts every answer of the kernel and shares no code with it.
 
-An author of a store hands it in: `World(draw(seed), engine=store).run()` gives the same records, to the last byte, as
-the engine in memory, whatever goes wrong in between. An author of an executor finds in `executor.SimExecutor` what
-the services rely on, and in `fencepost.testing.conformance` the suite that a real one must pass.
+Authors bring a store or an executor of their own (`authors.Parts`, `programs.Site`); `suite.InSimulation` runs the
+suites of `fencepost.testing.conformance` inside. docs/TESTING.md is their guide.
 """
