@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,8 +26,10 @@ from fencepost.adapters.threads import SystemThreads
 from fencepost.adapters.wakeups import FolderWakeups
 from fencepost.config import HOME_NAME
 from fencepost.core.limits import FIRST_VALUES, Limits
-from fencepost.kernel.kernel import Kernel
+from fencepost.kernel.kernel import STREAM, Kernel
+from fencepost.kernel.read import Reader
 from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
 
@@ -55,6 +58,7 @@ __all__ = [
     "home_for",
     "inspect_inputs",
     "make_home",
+    "reading",
     "repository_at",
 ]
 
@@ -155,6 +159,18 @@ def make_home(home: Path) -> bool:
     if fresh:
         place_file(home / "layout", f"{LAYOUT}\n".encode())
     return fresh
+
+
+@contextmanager
+def reading(home: Path, scope: str) -> Iterator[Reader]:
+    """A scope of a home, for reading alone: no keys, no sockets, no writer. Raises StorageError, IntegrityError."""
+    if layout_of(home) != str(LAYOUT):
+        raise NoHome(f"there is no home of layout {LAYOUT} at {home}", next_step="fencepost init")
+    journal = sqlite.open(home / "store.db", home / "locks")
+    try:
+        yield Reader(journal, Stream(scope, STREAM))
+    finally:
+        journal.close()
 
 
 class App:

@@ -64,7 +64,7 @@ def test_every_command_of_the_product_page_is_known_or_refused_by_name() -> None
     nouns = {
         *("init", "run", "plan", "order", "attempt", "effect", "clock", "assignment", "review", "board", "usage"),
         *("event", "sink", "authority", "repo", "budget", "journal", "worker", "server", "dev", "status", "doctor"),
-        *("config", "version", "migrate"),
+        *("config", "version", "migrate", "completion"),
     }
     assert nouns == set(NOUNS) | set(LATER)
 

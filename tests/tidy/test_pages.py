@@ -19,6 +19,7 @@ from fencepost.core.canonical import digest_of
 from fencepost.core.machines import MACHINES
 from fencepost.core.planfile.check import check_text
 from fencepost.core.reasons import REASONS, WAITS_AND_ENDS
+from fencepost.surfaces.cli import reference
 from fencepost.surfaces.cli.frame import LATER, NOUNS
 from fencepost.testing import docs
 from tests.tidy.files import ROOT, kept_files
@@ -30,6 +31,10 @@ DECISION_LINES_MAX = 60
 
 def test_generated_pages_are_up_to_date() -> None:
     assert docs.drift(ROOT / "docs") == [], "./dev docs writes them anew"
+
+
+def test_pages_about_the_surface_are_up_to_date() -> None:
+    assert reference.drift(ROOT / "docs") == [], "./dev docs writes them anew"
 
 
 def test_drift_is_found_and_mended(tmp_path: Path) -> None:

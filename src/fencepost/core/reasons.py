@@ -30,6 +30,22 @@ EXIT_NOT_APPLIED = 7
 EXIT_INTEGRITY = 8
 EXIT_PERSON = 9
 
+EXIT_MEANINGS: Mapping[int, str] = MappingProxyType(
+    {
+        EXIT_WELL: "well",
+        EXIT_UNEXPECTED: "unexpected failure, storage trouble included",
+        EXIT_INPUT: "usage or invalid input",
+        EXIT_NOT_FOUND: "not found",
+        EXIT_DENIED: "denied",
+        EXIT_CONFLICT: "conflict or stale",
+        EXIT_TIMEOUT: "waited too long",
+        EXIT_NOT_APPLIED: "ended, and an order that may not fail is not applied",
+        EXIT_INTEGRITY: "journal integrity",
+        EXIT_PERSON: "waiting for a person",
+    }
+)
+"""What each exit code of the command line says."""
+
 _HTTP = {
     EXIT_WELL: 200,
     EXIT_UNEXPECTED: 500,

@@ -41,18 +41,7 @@ ABOUT: Mapping[str, str] = {
     "clock_domain": "Recorded time of a scope. While it is blocked nothing expires and nothing new starts.",
 }
 
-EXIT_CODES: Mapping[int, str] = {
-    reasons.EXIT_WELL: "well",
-    reasons.EXIT_UNEXPECTED: "unexpected failure, storage trouble included",
-    reasons.EXIT_INPUT: "usage or invalid input",
-    reasons.EXIT_NOT_FOUND: "not found",
-    reasons.EXIT_DENIED: "denied",
-    reasons.EXIT_CONFLICT: "conflict or stale",
-    reasons.EXIT_TIMEOUT: "waited too long",
-    reasons.EXIT_NOT_APPLIED: "ended, and an order that may not fail is not applied",
-    reasons.EXIT_INTEGRITY: "journal integrity",
-    reasons.EXIT_PERSON: "waiting for a person",
-}
+EXIT_CODES = reasons.EXIT_MEANINGS
 
 SORTS = (
     (

@@ -85,9 +85,9 @@ def set_budget(
     plan: Plan = None,
     attempts: Annotated[int | None, Parameter(help="Ceiling of attempts.")] = None,
     time: Annotated[str | None, Parameter(help="Ceiling of the attempts' durations, such as 1h30m.")] = None,
-    tokens_input: int | None = None,
-    tokens_output: int | None = None,
-    calls: int | None = None,
+    tokens_input: Annotated[int | None, Parameter(help="Ceiling of input tokens.")] = None,
+    tokens_output: Annotated[int | None, Parameter(help="Ceiling of output tokens.")] = None,
+    calls: Annotated[int | None, Parameter(help="Ceiling of calls of providers.")] = None,
     money: Annotated[tuple[str, ...], Parameter(negative="", help="Such as USD:2.50; once a currency.")] = (),
     no_limit: Annotated[
         tuple[str, ...],

@@ -27,6 +27,7 @@ NOUNS: Final[dict[str, str]] = {
     "worker": "start",
     "doctor": "look at everything that could be wrong",
     "config": "view, validate",
+    "completion": "print a script that completes words in bash, zsh or fish",
     "version": "print the version",
 }
 """Noun -> what stands beside it in the help. Each is a module of this package with an `app`."""
@@ -58,6 +59,7 @@ STDIN: Final = "/dev/stdin"
 
 VALUED: Final = ("--store", "--home", "--scope")
 FLAGS: Final = ("--json",)
+HELP: Final = ("-h", "--help")
 DEBUG: Final = "FENCEPOST_DEBUG"
 EXIT_WELL: Final = 0
 EXIT_UNEXPECTED: Final = 1
@@ -87,8 +89,10 @@ def _run(arguments: Sequence[str]) -> int:
     tokens = _reordered(arguments)
     words = [token for token in tokens if not token.startswith("-")]
     noun = tokens[0] if tokens else ""
-    if not words or noun in ("-h", "--help", "help"):
-        unknown = [token for token in tokens if token not in ("-h", "--help", "help", *FLAGS)]
+    if noun == "help" and len(words) > 1:
+        return _help_topic(words[1:])
+    if not words or noun in (*HELP, "help"):
+        unknown = [token for token in tokens if token not in (*HELP, "help", *FLAGS)]
         if unknown:
             raise _Usage(f"{unknown[0]} is no option here")
         sys.stdout.write(help_text())
@@ -97,7 +101,29 @@ def _run(arguments: Sequence[str]) -> int:
     if noun not in NOUNS:
         near = difflib.get_close_matches(noun, NOUNS, n=1)
         raise _Usage(f"{noun} is no command" + (f"; did you mean {near[0]}?" if near else ""))
+    if any(token in HELP for token in _before_separator(tokens)) and _print_help(tokens):
+        return 0
     return _dispatch(noun, tokens)
+
+
+def _print_help(tokens: Sequence[str]) -> bool:
+    """Print the help of a command; False where its verb is none, which is told like any other word that is wrong."""
+    from fencepost.surfaces.cli.help import command_help
+
+    verb = tokens[1] if len(tokens) > 1 and not tokens[1].startswith("-") else ""
+    text = command_help(tokens[0], verb)
+    sys.stdout.write(text or "")
+    return text is not None
+
+
+def _help_topic(words: Sequence[str]) -> int:
+    from fencepost.surfaces.cli.help import topic_help
+
+    try:
+        sys.stdout.write(topic_help(words))
+    except LookupError as error:
+        raise _Usage(str(error.args[0]), "fencepost help topics") from None
+    return EXIT_WELL
 
 
 def _dispatch(noun: str, tokens: Sequence[str]) -> int:
@@ -105,14 +131,16 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
 
     module = importlib.import_module(f"fencepost.surfaces.cli.{noun}")
     plain = cyclopts.Parameter(negative=(), show_default=_shown_default)
-    root = cyclopts.App(name="fencepost", version_flags=[], help_flags=["--help", "-h"], default_parameter=plain)
+    root = cyclopts.App(name="fencepost", version_flags=[], help_flags=[], default_parameter=plain)
     root.command(module.app)
     try:
         result = root(tokens, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         verb = f" {tokens[1]}" if len(tokens) > 1 and not tokens[1].startswith("-") and _has_verbs(module.app) else ""
         known = isinstance(error, cyclopts.UnknownCommandError)
-        raise _Usage(_one_line(str(error)), f"fencepost {noun}{'' if known else verb} --help") from error
+        extra = getattr(error, "unused_tokens", None)
+        told = f"{' '.join(extra)}: no such word is expected here" if extra else _one_line(str(error))
+        raise _Usage(told, f"fencepost {noun}{'' if known else verb} --help") from error
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
@@ -174,7 +202,8 @@ def help_text() -> str:
         "",
         *(f"  {noun.ljust(width)}  {text}" for noun, text in NOUNS.items()),
         "",
-        "fencepost COMMAND --help says more. Begin with: fencepost run PLAN",
+        "fencepost COMMAND --help says more, with examples; fencepost help topics lists what else",
+        "there is to read. Begin with: fencepost run PLAN",
         "",
     ]
     return "\n".join(lines)

@@ -107,7 +107,13 @@ def why(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
 
 
 @app.command(name="watch")
-def watch(name: Annotated[str | None, Name] = None, /, *, plan: Plan = None, options: Globals = NO_GLOBALS) -> int:
+def watch(
+    name: Annotated[str | None, Parameter(help="An order as everywhere; or name a plan with --plan.")] = None,
+    /,
+    *,
+    plan: Plan = None,
+    options: Globals = NO_GLOBALS,
+) -> int:
     """Print a line at each change of an order, or of a whole plan, until it has ended.
 
     Exit code 7 when an order that may not fail ended without being applied.

@@ -1,0 +1,151 @@
+"""What is said of each command beside its own text: examples, which a test reads, and the exit codes to expect.
+
+An exit code that every command may give (1, 2, and 3 without a home) is not repeated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Example(NamedTuple):
+    line: str
+    about: str
+
+
+class Page(NamedTuple):
+    """`exits` are those with a meaning of their own here; all of them are in `fencepost help exit-codes`."""
+
+    examples: tuple[Example, ...]
+    exits: tuple[int, ...] = (0, 3)
+    more: str = ""
+
+
+def _page(*examples: tuple[str, str], exits: tuple[int, ...] = (0, 3), more: str = "") -> Page:
+    return Page(tuple(Example(line, about) for line, about in examples), exits, more)
+
+
+PAGES: Final[Mapping[str, Page]] = {
+    "init": _page(
+        ("fencepost init", "at the git root, else in this folder"),
+        ("fencepost init --scope team", "opens one more scope in the same store"),
+        exits=(0,),
+        more="`run` and `plan submit` do so by themselves.",
+    ),
+    "run": _page(
+        ("fencepost run plan.toml", "submits the plan, or goes on with it"),
+        ("fencepost run plan.toml --jobs 4 --timeout 30m", "at most four attempts at once, for half an hour"),
+        ("fencepost run plan.toml --again", "once more, with the files as they are now"),
+        exits=(0, 4, 5, 6, 7, 8, 9),
+        more="Killed at any moment and run again, it continues. Ctrl-C drains what runs and never cancels the plan.",
+    ),
+    "plan check": _page(("fencepost plan check plan.toml", "every problem at once, with its place"), exits=(0, 2)),
+    "plan submit": _page(
+        ("fencepost plan submit plan.toml", "for a worker that runs elsewhere"),
+        ("fencepost plan submit plan.toml --new", "beside an open plan of that name"),
+        exits=(0, 2, 5),
+    ),
+    "plan show": _page(
+        ("fencepost plan show", "the newest open plan"), ("fencepost plan show nightly --json", "as one document")
+    ),
+    "plan list": _page(("fencepost plan list --limit 10", "the ten newest")),
+    "plan cancel": _page(
+        ("fencepost plan cancel nightly --note 'wrong branch'", "stops what runs, cancels what waits"), exits=(0, 3, 5)
+    ),
+    "plan diff": _page(("fencepost plan diff plan.toml", "the file against the plan of its name"), exits=(0, 3, 5)),
+    "order list": _page(
+        ("fencepost order list", "those of the newest open plan"),
+        ("fencepost order list --plan nightly --state ready", "those of one plan in one state"),
+    ),
+    "order show": _page(("fencepost order show nightly/tests", "an order by plan and name")),
+    "order why": _page(("fencepost order why tests", "what it waits for or why it ended, and what would help")),
+    "order watch": _page(
+        ("fencepost order watch tests", "until it has ended"),
+        ("fencepost order watch --plan nightly --json", "a line of JSON at each change"),
+        exits=(0, 3, 7),
+    ),
+    "order log": _page(
+        ("fencepost order log tests --follow", "goes on while it runs"),
+        ("fencepost order log tests --attempt 1 --stderr", "what the first attempt complained of"),
+    ),
+    "order files": _page(
+        ("fencepost order files tests", "the files of the applied result"),
+        ("fencepost order files tests --to result", "verified copies of them"),
+        exits=(0, 3, 5),
+    ),
+    "order graph": _page(
+        ("fencepost order graph", "steps, states and needs as text"),
+        ("fencepost order graph --plan nightly --svg graph.svg", "as a drawing"),
+    ),
+    "order cancel": _page(("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=(0, 3, 5)),
+    "order retry": _page(
+        ("fencepost order retry tests", "makes a backoff due, or submits a replacement"),
+        ("fencepost order retry tests --with-dependents", "with what ended because of it"),
+        exits=(0, 3, 5),
+    ),
+    "attempt list": _page(("fencepost attempt list tests", "what was tried, the first one first")),
+    "attempt show": _page(("fencepost attempt show tests --attempt 1", "the whole evidence of one attempt")),
+    "budget show": _page(
+        ("fencepost budget show", "the current plan's account and those above it"),
+        ("fencepost budget show nightly/tests", "an order's"),
+    ),
+    "budget set": _page(
+        ("fencepost budget set nightly --attempts 40 --time 2h", "raises two ceilings of a plan"),
+        ("fencepost budget set scope --money USD:25", "what the whole scope may cost"),
+        exits=(0, 2, 3, 5),
+    ),
+    "clock show": _page(("fencepost clock show", "recorded time, its sources, how far it is behind UTC")),
+    "journal verify": _page(
+        ("fencepost journal verify", "every record, and the anchors outside the store"),
+        exits=(0, 3, 8),
+        more="The line SEQ:DIGEST that it prints can be kept anywhere, and be given to --anchor later.",
+    ),
+    "journal replay": _page(
+        ("fencepost journal replay", "from nothing, compared with every cached row"),
+        ("fencepost journal replay --rebuild", "writes the caches anew"),
+        exits=(0, 3, 8),
+    ),
+    "journal tail": _page(
+        ("fencepost journal tail --limit 20", "the last records"),
+        ("fencepost journal tail --follow --json", "exact bytes, as they are written"),
+    ),
+    "journal export": _page(
+        ("fencepost journal export journal.ndjson", "the whole record in one file"), exits=(0, 3, 8)
+    ),
+    "worker start": _page(
+        ("fencepost worker start", "until a signal comes"),
+        ("fencepost worker start --until-idle --jobs 2", "until nothing is left that it can move"),
+        exits=(0,),
+    ),
+    "doctor": _page(
+        ("fencepost doctor", "host, source tree and home"),
+        ("fencepost doctor plan.toml", "also the plan, and whether what it calls is here"),
+        ("fencepost doctor --json", "with a stable code for each fault"),
+        exits=(0, 1),
+        more="Changes nothing. What is `warn` works, but less well or less safely; what is `bad` does not work, and "
+        "makes the exit code 1. `fencepost help CODE` says more of one fault, docs/DOCTOR.md lists all.",
+    ),
+    "config view": _page(
+        ("fencepost config view", "every value, where it comes from, and what it overrides"),
+        exits=(0, 2),
+        more="`fencepost help configuration` lists the settings.",
+    ),
+    "config validate": _page(
+        ("fencepost config validate", "every source that counts here"),
+        ("fencepost config validate fencepost.toml", "one file"),
+        exits=(0, 2, 3),
+    ),
+    "completion": _page(
+        ('eval "$(fencepost completion bash)"', "in ~/.bashrc"),
+        ('eval "$(fencepost completion zsh)"', "in ~/.zshrc, after compinit"),
+        ("fencepost completion fish | source", "in ~/.config/fish/config.fish"),
+        exits=(0, 2),
+        more="Words are completed from the commands and from the store: plans, orders, states, files. It only reads, "
+        "gives up after three seconds, and says nothing where something is wrong.",
+    ),
+    "version": _page(
+        ("fencepost version", "one line"), ("fencepost version --json", "with journal format and Python"), exits=(0,)
+    ),
+}
+"""Words of a command -> what is said of it."""
