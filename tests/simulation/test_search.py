@@ -16,13 +16,14 @@ import msgspec
 import pytest
 
 from fencepost.core import views
-from fencepost.core.machines import MACHINES
+from fencepost.core.machines import ENDED, MACHINES
 from fencepost.testing.search import __main__ as command_line
-from fencepost.testing.search import folding
+from fencepost.testing.search import folding, waits
 from fencepost.testing.search.explore import Report, Step, Story, replay, search
-from fencepost.testing.search.place import MachineRow
+from fencepost.testing.search.moves import Cast
+from fencepost.testing.search.place import MachineRow, root_of
 from fencepost.testing.search.rows import ALL, BEFORE_THE_SEARCH, UNREACHABLE, coverage
-from fencepost.testing.search.worlds import ACTS, BY_NAME, WORLDS
+from fencepost.testing.search.worlds import ACTS, BY_NAME, WORLDS, World
 from tests.simulation.search_faults import FAULTS, Fault, planted
 
 SMALL = [world.name for world in WORLDS if not world.deep]
@@ -93,18 +94,52 @@ def test_worlds_name_only_acts_that_exist_and_every_act_happens_somewhere() -> N
     assert len(BY_NAME) == len(WORLDS)
 
 
+def _without_proofs_of_absence() -> World:
+    acts = {act: times for act, times in BY_NAME["clock"].may.items() if act != "gone"}
+    return msgspec.structs.replace(BY_NAME["clock"], may=acts)
+
+
 def test_a_dead_end_is_found_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that is over for its holder and not yet for others, when the clock comes into doubt, can neither report
     nor expire. Where nothing says that only a person can go on, and nobody proves the holder gone, that is one."""
-    acts = {act: times for act, times in BY_NAME["clock"].may.items() if act != "gone"}
-    world = msgspec.structs.replace(BY_NAME["clock"], may=acts)
-    assert search(world).dead_ends == 0
+    assert search(_without_proofs_of_absence()).dead_ends == 0
     monkeypatch.setattr(views, "_is_over", lambda order, clock, attempt_of: False)
-    report = search(world)
+    monkeypatch.setattr(waits, "is_over", lambda clock, deadline_us: False)
+    report = search(_without_proofs_of_absence())
     assert report.dead_ends > 0 and report.story is not None
     assert report.story.problem.startswith("the system alone never comes to rest")
     assert [step.says for step in report.story.steps][-1] == "a reading contradicts the accepted time"
     assert len(report.story.steps) == 5
+
+
+def test_w13_the_product_is_not_believed_that_nobody_need_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_is_over", lambda order, clock, attempt_of: False)
+    story = search(_without_proofs_of_absence()).story
+    assert story is not None and story.problem.startswith("the plan is not said to wait for a person")
+
+
+def test_w13_the_product_is_not_believed_that_only_a_person_can_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that still runs when the clock comes into doubt will report, and nobody need be asked for that."""
+    monkeypatch.setattr(views, "_is_over", lambda order, clock, attempt_of: True)
+    story = search(BY_NAME["clock"]).story
+    assert story is not None and story.problem.startswith("the plan is said to wait for a person")
+
+
+def test_the_model_of_waits_is_refuted_by_what_the_system_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever tells the model that a person must act where the system goes on is contradicted by the graph."""
+    monkeypatch.setitem(waits._WAITS, "retry_wait", (waits.PERSON, waits.PERSON))
+    monkeypatch.setattr(views, "waits_for_person", lambda order: order.state == "retry_wait")
+    story = search(BY_NAME["drained"]).story
+    assert story is not None and "the system moves an order from retry_wait to ready" in story.problem
+
+
+def test_a_state_that_the_model_of_waits_does_not_know_waits_for_nobody() -> None:
+    place = root_of(BY_NAME["drained"])
+    order = Cast(place).orders[0]
+    for state in MACHINES["work_order"].rows:
+        who = waits.waits_for(place, msgspec.structs.replace(order, state=state))
+        assert (who == waits.NOBODY) == (state not in waits._WAITS or state == "blocked_dependency")
+    assert waits.OVER == ENDED  # said twice, compared here
 
 
 # Folding

@@ -3,7 +3,7 @@
 python -m fencepost.testing.search
 python -m fencepost.testing.search --world pair --world fences
 python -m fencepost.testing.search --deep --json
-python -m fencepost.testing.search --rows
+python -m fencepost.testing.search --rows --prove
 python -m fencepost.testing.search --replay FILE
 
 Exit codes: 0 all holds, 1 something does not, 2 wrong usage or a story that cannot be walked here.
@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from fencepost.testing.search.closure import Closure, close
 from fencepost.testing.search.explore import PLACES_MAX, Report, Story, replay, search
+from fencepost.testing.search.proofs import Proofs, prove
 from fencepost.testing.search.rows import ALL, UNREACHABLE, Coverage, coverage
+from fencepost.testing.search.shapes import EVERY
 from fencepost.testing.search.worlds import BY_NAME, WORLDS
 
 _HEAD = f"{'world':<14}{'places':>9}{'edges':>11}{'followed':>10}{'depth':>7}{'seconds':>9}{'edges/s':>9}{'rows':>6}"
@@ -47,10 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = coverage(row for report in reports for row in report.rows)
     stories = [report.story for report in reports if report.story is not None]
     whole = not options.world and not stories
-    _tell(options, reports, found, whole=whole)
+    closure = None if options.prove is None else close(options.prove)
+    proofs = None if closure is None else prove(closure, found.reached)
+    _tell(options, reports, found, proofs, whole=whole)
+    if closure is not None and proofs is not None and not options.json:
+        _tell_proofs(closure, proofs)
     if stories and options.story is not None:
         Path(options.story).write_bytes(msgspec.json.format(msgspec.json.encode(stories[0]), indent=2) + b"\n")
-    wrong = bool(found.lies or found.foreign) or (whole and bool(found.missing))
+    wrong = bool(found.lies or found.foreign or (proofs and proofs.problems)) or (whole and bool(found.missing))
     return 1 if stories or wrong else 0
 
 
@@ -62,6 +70,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--deep", action="store_true", help="search the large worlds too")
     parser.add_argument("--json", action="store_true", help="print one document instead of the table")
     parser.add_argument("--rows", action="store_true", help="print every row of every machine and what is known of it")
+    parser.add_argument(
+        "--prove",
+        type=int,
+        nargs="?",
+        const=EVERY,
+        metavar="N",
+        help="prove that nothing takes the other rows; with at most N things out of the ordinary, or all combinations",
+    )
     parser.add_argument("--compare", type=int, default=0, metavar="N", help="check the folding at every Nth edge")
     parser.add_argument("--places", type=int, default=PLACES_MAX, metavar="N", help="give a world up beyond so many")
     parser.add_argument("--story", metavar="FILE", help="keep the first story for --replay")
@@ -78,7 +94,22 @@ def line_of(report: Report) -> str:
     )
 
 
-def _tell(options: argparse.Namespace, reports: Sequence[Report], found: Coverage, *, whole: bool) -> None:
+def _tell_proofs(closure: Closure, proofs: Proofs) -> None:
+    """What the proofs rest on, and what does not hold of them."""
+    arguments = Counter(proved.argument for proved in proofs.proved.values())
+    counted = ", ".join(f"{argument} {count}" for argument, count in sorted(arguments.items()))
+    print(f"rows proved to be taken by nothing: {len(proofs.proved)} of {len(UNREACHABLE)} ({counted})")
+    print(
+        f"closure: {len(closure.shapes)} shapes, {closure.places} places, {closure.edges} edges, "
+        f"{len(closure.rows)} rows taken, {closure.seconds:.1f} s"
+    )
+    for problem in proofs.problems:
+        print(f"not proved: {problem}")
+
+
+def _tell(
+    options: argparse.Namespace, reports: Sequence[Report], found: Coverage, proofs: Proofs | None, *, whole: bool
+) -> None:
     if options.json:
         document = {
             "worlds": reports,
@@ -89,6 +120,8 @@ def _tell(options: argparse.Namespace, reports: Sequence[Report], found: Coverag
                 "missing": found.missing,
                 "lies": found.lies,
                 "foreign": found.foreign,
+                "proved": None if proofs is None else sorted(proofs.proved.values()),
+                "not_proved": None if proofs is None else proofs.problems,
             },
         }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
@@ -98,6 +131,8 @@ def _tell(options: argparse.Namespace, reports: Sequence[Report], found: Coverag
     if options.rows:
         for row in sorted(ALL):
             known = "reached" if row in found.reached else UNREACHABLE.get(row, "not reached")
+            if proofs is not None and row in proofs.proved:
+                known = f"{known} [{proofs.proved[row].because}]"
             print(f"  {row.machine:<13}{row.origin or '-':<24}{row.target:<24}{known}")
     for row in found.missing if whole else ():
         print(f"never reached and not listed: {row.machine} {row.origin or 'birth'} -> {row.target}")

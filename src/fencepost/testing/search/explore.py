@@ -2,7 +2,8 @@
 
 Every place is met by every command that somebody could send. The first edge or place that breaks a rule ends the
 search, so that its story is a shortest one. When all places are known, the graph is walked backwards from those where
-everything has ended or only a person can go on: whatever is not met on the way is a dead end.
+everything has ended or only a person can go on (`waits` judges, and shares nothing with what the product says of
+them): whatever is not met on the way is a dead end.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from typing import NamedTuple
 import msgspec
 
 from fencepost.core.decide import Decided
-from fencepost.core.machines import ENDED
-from fencepost.core.views import is_blocked, only_a_person_can_move
-from fencepost.testing.search import rules
+from fencepost.testing.search import rules, waits
 from fencepost.testing.search.folding import key_of
 from fencepost.testing.search.moves import SYSTEM, Cast, Move, moves_of
 from fencepost.testing.search.place import MachineRow, Place, Refold, ask, follow, root_of
+from fencepost.testing.search.waits import ONLY_A_PERSON, rest_of
 from fencepost.testing.search.worlds import BY_NAME, World
 
 PLACES_MAX = 3_000_000
-MOVES_ON, AT_REST, ONLY_A_PERSON = range(3)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -120,7 +119,7 @@ class Search:
         self._parents = array("q")
         self._depths = array("i")
         self._says: list[str] = []
-        self._final = bytearray()  # MOVES_ON, AT_REST or ONLY_A_PERSON
+        self._final = bytearray()  # waits.MOVES_ON, AT_REST or ONLY_A_PERSON
         self._origins = array("q")  # edges of the system: from …
         self._targets = array("q")  # … to
         self._queue: deque[tuple[int, Place, Cast]] = deque()
@@ -163,7 +162,7 @@ class Search:
             if self._compare_every and self.followed % self._compare_every == 0:
                 self._compare(known, place, cast)
             return known
-        problem = rules.of_place(place, cast)
+        problem = rules.of_place(place, cast) or waits.of_words(place, cast)
         number = len(self._numbers)
         if number >= self._places_max:
             problem = f"the world has more than {self._places_max} places"
@@ -183,6 +182,7 @@ class Search:
 
     def _expand(self, number: int, place: Place, cast: Cast) -> None:
         services = 0
+        waits_for_person = self._final[number] == ONLY_A_PERSON
         for move in moves_of(place, cast):
             self.edges += 1
             edge = tried(place, move)
@@ -193,6 +193,10 @@ class Search:
             if edge.refold is not None:
                 for _, row in edge.refold.moves:
                     self.rows.add(row)
+                if waits_for_person and move.who in SYSTEM and not move.spends:
+                    problem = waits.of_stir(place, edge.refold.moves)
+                    if problem:
+                        raise _Broken(number, move, problem)
             if edge.behind is None:
                 continue
             self.followed += 1
@@ -201,8 +205,8 @@ class Search:
             if move.who in SYSTEM and behind != number:
                 self._origins.append(number)
                 self._targets.append(behind)
-        if self._final[number] == ONLY_A_PERSON and not services:
-            problem = rules.of_rest(place, cast)
+        if waits_for_person and not services:
+            problem = waits.of_rest(place, cast)
             if problem:
                 raise _Broken(number, None, problem)
 
@@ -268,19 +272,6 @@ def _successors(place: Place, cast: Cast) -> set[bytes]:
     return found
 
 
-def rest_of(place: Place, cast: Cast) -> int:
-    """`AT_REST` where everything has ended, `ONLY_A_PERSON` where that is so and said, else `MOVES_ON`."""
-    held = any(value.state == "unsettled" for value in cast.holds)
-    untold = any(not order.told_done for order in cast.orders) or any(not plan.cancel_done for plan in cast.plans)
-    if all(order.state in ENDED for order in cast.orders):
-        if not held and not untold:
-            return AT_REST
-        return ONLY_A_PERSON if is_blocked(place.clock) and not untold else MOVES_ON
-    if untold or not only_a_person_can_move(cast.orders, place.clock, place.values.get):
-        return MOVES_ON
-    return ONLY_A_PERSON
-
-
 def _walk(world: World, says: list[str]) -> Iterator[tuple[Step, Place | None]]:
     """Walk a path of sentences from the world's beginning. Raises LookupError where a sentence does not fit."""
     place = root_of(world)
@@ -328,7 +319,8 @@ def replay(story: Story) -> str:
             return step.outcome.removeprefix("!! ")
         place = place if behind is None else behind
         if place is not None:
-            problem = rules.of_place(place, Cast(place))
+            cast = Cast(place)
+            problem = rules.of_place(place, cast) or waits.of_words(place, cast)
             if problem:
                 return problem
     return "" if place is None else _stuck(place)

@@ -1,6 +1,7 @@
 """Every row of every machine: reached in some world, or listed here with the reason why nothing leads there.
 
-The table is checked both ways: a row that is neither reached nor listed is missing, and one that is both is a lie.
+The table is checked both ways: a row that is neither reached nor listed is missing, and one that is both is a lie. Each
+reason is proved as well, by the argument that stands in `ARGUMENT` (`proofs`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ POLICY = "needs a constitution that changes while orders wait, and no command ch
 CONTENT = "needs content that this program cannot evaluate, which admission refuses today"
 CHOICE = "needs a person who chooses among results, and no command does that yet"
 ADOPT = "belongs to plans that recover by adoption; admission takes `replace` only"
+APPLIED_EFFECT = "a cancel ends so after an effect that was applied, and nothing records such an effect yet"
 STARTED = "needs an attempt that ends the order without a result; today such an order is ready or exhausted"
 HELD = "dependencies hold for good once they hold, so that nothing that was ready waits for them again"
 OWN_BLOCK = "an order comes to be blocked by budget only when it is tried, which is when it is ready"
@@ -25,6 +27,17 @@ SAME_BATCH = "a spec and its first move stand in one batch, in a plan that nobod
 PERSON_OF_CLOCK = "needs the person who reconciles a clock, and no command does that yet"
 EXPIRES = "the reservation ends first: the order is ready in the batch that ends it"
 REPORTED = "what was reported is judged as a result; it is exhausted only when it is tried again"
+
+UNWRITTEN = "unwritten"
+"""Nothing in the core moves a subject to the row's target, or none to its origin: read from the source (`writers`)."""
+CLOSED = "closed"
+"""Both states are written. No command takes the row, from an order of any shape, in any combination (`closure`)."""
+ARGUMENT: Mapping[str, str] = {
+    **dict.fromkeys((EFFECTS, POLICY, CONTENT, PERSON_OF_CLOCK), UNWRITTEN),
+    **dict.fromkeys((CHOICE, ADOPT, APPLIED_EFFECT, STARTED, HELD, OWN_BLOCK, REQUESTED, RESULT_FIRST), CLOSED),
+    **dict.fromkeys((SAME_BATCH, EXPIRES, REPORTED), CLOSED),
+}
+"""Reason -> the argument that proves it."""
 
 
 def _table() -> dict[MachineRow, str]:
@@ -51,8 +64,7 @@ def _table() -> dict[MachineRow, str]:
     order("active", STARTED, "retry_wait", "failed")
     order("active", REQUESTED, "cancelled")
     order("active", RESULT_FIRST, "conflict")
-    order("cancellation_requested", EFFECTS, "failed")
-    order("result_pending", EFFECTS, "reconciling")
+    order("cancellation_requested", APPLIED_EFFECT, "failed")
     order("retry_wait", REPORTED, "budget_exhausted", "failed")
     order("conflict", CHOICE, "result_pending", "failed")
     resolved = ("result_reported", "retryable_failed", "failed", "unknown_terminal", "cancelled_no_effect")

@@ -16,7 +16,6 @@ from fencepost.core.index import difference, rows_of
 from fencepost.core.machines import ATTEMPT, BUDGET_HOLD, ENDED, MACHINES, WORK_ORDER
 from fencepost.core.records.attempt import AttemptResult, LateRecord
 from fencepost.core.state import AttemptState, HoldState, NameState, OrderState, PlanState, Value
-from fencepost.core.views import held_up_by_clock, waits_for_person
 from fencepost.testing.search import expected
 from fencepost.testing.search.moves import Cast, Move
 from fencepost.testing.search.place import Place, Refold
@@ -322,20 +321,6 @@ def _receipts(place: Place, attempt: AttemptState) -> Iterator[str]:
         facts = body.facts if isinstance(body, AttemptResult | LateRecord) else None
         for usage in () if facts is None else facts.usage:
             yield f"{usage.provider}:{usage.receipt}"
-
-
-def of_rest(place: Place, cast: Cast) -> str:
-    """Where only a person can go on and no service has anything to do, every order that has not ended says so."""
-    for order in cast.orders:
-        told = (
-            order.state in ENDED
-            or order.state == "blocked_dependency"
-            or waits_for_person(order)
-            or held_up_by_clock(order, place.clock, place.values.get)
-        )
-        if not told:
-            return f"only a person can go on, and {cast.names[order.order]} says {order.reason}"
-    return ""
 
 
 _ATTEMPT_OF = {
