@@ -173,8 +173,15 @@ def test_a_door_that_the_analysis_does_not_see_is_told(tmp_path: Path) -> None:
             'edit.change(order.order, edit.find(body.member), groups=groups, state="ready")',
             "whose state",
         ),
+        (
+            "evolve/plan.py",
+            'changes = {"ready_us": body.ready_us} if body.target == "ready" else {}',
+            'changes = {"state": body.reason}',
+            "put into a map",
+        ),
+        ("evolve/plan.py", 'state="submitted",', "**body.extensions,", "born without naming"),
     ],
-    ids=["call", "format", "field", "misspelt", "handed_on", "map", "of_whom"],
+    ids=["call", "format", "field", "misspelt", "handed_on", "map", "of_whom", "spread", "born"],
 )
 def test_what_cannot_be_followed_is_not_taken_for_harmless(
     path: str, before: str, after: str, says: str, tmp_path: Path
