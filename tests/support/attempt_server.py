@@ -21,6 +21,7 @@ class AttemptServer:
         self.path = path
         self.requests: list[dict[str, Any]] = []
         self.payloads: list[tuple[str, bytes]] = []  # accepted checkpoints, by kind
+        self.by_digest: dict[str, bytes] = {}
         self.receipts: dict[str, dict[str, Any]] = {}
         self.answers: dict[str, str] = {}
         self.waits: dict[str, Any] | None = None
@@ -100,12 +101,13 @@ class AttemptServer:
 
     def _checkpoint(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         self.payloads.append((request["kind"], payload))
+        self.by_digest[f"sha256:{hashlib.sha256(payload).hexdigest()}"] = payload
         return {"number": len(self.payloads)}, b""
 
     def _resume(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
-        kept = [data for kind, data in self.payloads if kind == request["kind"]]
         if "digest" in request:
-            kept = [data for data in kept if f"sha256:{hashlib.sha256(data).hexdigest()}" == request["digest"]]
+            return {"number": 1}, self.by_digest[request["digest"]]
+        kept = [data for kind, data in self.payloads if kind == request["kind"]]
         return ({"number": len(kept)}, kept[-1]) if kept else ({"number": 0}, b"")
 
     def _charge(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:

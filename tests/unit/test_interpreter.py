@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.adapters.interpreter import SOURCE_BYTES_MAX, find_interpreter, parse_module
+from fencepost.core.planfile.callables import Declared, find_declared
 from fencepost.ports.interpreter import ParsedModule, Unsuited
+from tests.support.interpreters import interpreters
 
 
 def answering(folder: Path, name: str, script: str) -> Path:
@@ -63,7 +65,7 @@ def test_what_cannot_be_started_and_what_is_not_there_are_told_apart(tmp_path: P
 
 def test_a_module_is_parsed_and_nothing_of_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("raise SystemExit(3)\n")
-    module = parse_module(tmp_path, "m.py")
+    module = parse_module(tmp_path, "m.py", sys.executable)
     assert isinstance(module, ParsedModule) and module.digest.startswith("sha256:")
 
 
@@ -74,7 +76,23 @@ def test_a_module_is_parsed_and_nothing_of_it_is_run(tmp_path: Path) -> None:
 )
 def test_a_module_that_cannot_be_read_is_a_value(tmp_path: Path, source: bytes) -> None:
     (tmp_path / "m.py").write_bytes(source)
-    answer = parse_module(tmp_path, "m.py")
+    answer = parse_module(tmp_path, "m.py", sys.executable)
     assert isinstance(answer, Unsuited) and answer.code == "module_unreadable"
-    missing = parse_module(tmp_path, "n.py")
+    missing = parse_module(tmp_path, "n.py", sys.executable)
     assert isinstance(missing, Unsuited) and missing.code == "module_unreadable"
+
+
+def test_x10_a_module_younger_than_this_program_is_read_by_its_own_interpreter(tmp_path: Path) -> None:
+    """Another interpreter is stood in for by one that reads a statement that this one does not know."""
+    source = 'import fencepost as fp\ntype X = int\n@fp.executor("a", version=2)\ndef f(x: X): pass\n'
+    (tmp_path / "m.py").write_text(source)
+    script = f"sed '/^type/d' | exec {sys.executable} \"$@\""
+    younger = str(answering(tmp_path, "younger", script))
+    real = interpreters().get("3.12", younger)
+    for interpreter in (younger, real):
+        module = parse_module(tmp_path, "m.py", interpreter)
+        assert isinstance(module, ParsedModule)
+        assert find_declared(module.tree, "m:f", "m.py") == Declared(name="a", version=2)
+    assert isinstance(parse_module(tmp_path, "m.py", str(answering(tmp_path, "other", "exit 1"))), Unsuited) == (
+        sys.version_info < (3, 12)
+    )

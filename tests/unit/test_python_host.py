@@ -356,3 +356,22 @@ def test_x10_a_cause_that_no_callable_may_name_is_a_failure_of_its_own() -> None
     told = Outcome(v=1, outcome="failed", failure="validation", code="containment_lost", message="a\x1bb\nc")
     assert told.failed_as() == ("validation", "callable_failed", "a\ufffdb\nc")
     assert Outcome(v=1, outcome="failed").failed_as() == ("executor", "callable_failed", "")
+
+
+@pytest.mark.slow
+def test_w6_ten_thousand_steps_go_on_within_bounded_memory(child: Child) -> None:
+    """Twenty megabytes of values; the second run reads them all and holds little of them."""
+    body = """
+        count, bytes_each = 10_000, 2_000
+        for index in range(count):
+            value = attempt.step(f"step {index}", lambda text: text * (bytes_each // 10), f"{index:010}")
+            assert value == f"{index:010}" * (bytes_each // 10)
+        print(*(line for line in open("/proc/self/status") if line.startswith("VmHWM")))
+        """
+    child.write(body)
+    first, second = child.run(), child.run()
+    assert (first.returncode, second.returncode) == (0, 0), second.err
+    assert len(child.server.payloads) == 10_000
+    assert len(child.server.said("resume")) < 10_000 / 3
+    _, most_kb, unit = second.out.split()
+    assert unit == "kB" and int(most_kb) < 60_000

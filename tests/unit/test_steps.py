@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.core import canonical
 from fencepost.sdk import failures, steps, values
 from fencepost.sdk.client import Attempt
 from fencepost.sdk.wire import Refused
@@ -187,12 +188,14 @@ def test_w6_large_values_are_written_once(server: AttemptServer) -> None:
 
 def test_w6_a_payload_has_the_registered_form(server: AttemptServer) -> None:
     attempt(server).step('q"uote', lambda: 1)
-    attempt(server).step("b", lambda: {"z": 1, "a": "ü"})
+    attempt(server).step("b", lambda: {"z": (1.5, "\0"), "a": "ü"})
     first, second = (payload for _, payload in server.payloads)
     none = values.digest_of(b'{"args":[],"kwargs":{}}')
-    assert first == f'{{"base":null,"steps":[{{"arguments":"{none}","name":"q\\"uote","value":1}}]}}'.encode()
+    assert first == f'{{"base":null,"steps":[{{"arguments":"{none}","name":"q\\"uote","value":"1"}}]}}'.encode()
     assert json.loads(second)["base"] == values.digest_of(first)
-    assert '"value":{"a":"ü","z":1}'.encode() in second
+    assert json.loads(second)["steps"][0]["value"] == '{"a":"ü","z":[1.5,"\\u0000"]}'
+    for payload in (first, second):
+        assert canonical.encode(canonical.parse(payload)) == payload
 
 
 def test_w6_what_is_not_what_was_recorded_stops_the_attempt(server: AttemptServer) -> None:
@@ -203,7 +206,7 @@ def test_w6_what_is_not_what_was_recorded_stops_the_attempt(server: AttemptServe
 
     def tampered(request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         reply, data = answer(request, payload)
-        return reply, data.replace(b'"value":1', b'"value":2') if "digest" in request else data
+        return reply, data.replace(b'"value":"1"', b'"value":"2"') if "digest" in request else data
 
     server._resume = tampered  # type: ignore[method-assign]  # somebody's hand
     with pytest.raises(steps.Damaged):

@@ -21,7 +21,18 @@ LEAST = (3, 11)
 ANSWER_TIMEOUT_S = 20
 SOURCE_BYTES_MAX = 1024 * 1024
 """Size of a module that is looked into."""
-_HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+_OUTLINE = """
+import ast, sys
+kept = []
+for node in ast.parse(sys.stdin.buffer.read()).body:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        empty = ast.parse("async def f(): pass" if isinstance(node, ast.AsyncFunctionDef) else "def f(): pass").body[0]
+        empty.name, empty.decorator_list = node.name, node.decorator_list
+        kept.append(empty)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        kept.append(node)
+sys.stdout.buffer.write(ast.unparse(ast.Module(kept, [])).encode())
+"""
 _QUESTION = "import sys; sys.stdout.write('fencepost %d %d' % sys.version_info[:2])"
 
 
@@ -65,8 +76,11 @@ def _asked(path: str) -> str | Unsuited:
     return path
 
 
-def parse_module(root: Path, path: str) -> ParsedModule | Unsuited:
-    """The parsed text of a file below `root`, with nothing of it run; else `module_unreadable`."""
+def parse_module(root: Path, path: str, interpreter: str) -> ParsedModule | Unsuited:
+    """The parsed text of a file below `root`, with nothing of it run; else `module_unreadable`.
+
+    What this program's own Python cannot parse may be younger than it: then `interpreter` is asked for what counts.
+    """
     try:
         with (root / path).open("rb") as file:
             source = file.read(SOURCE_BYTES_MAX + 1)
@@ -74,12 +88,39 @@ def parse_module(root: Path, path: str) -> ParsedModule | Unsuited:
         return Unsuited("module_unreadable", f"{path} cannot be read: {error.strerror}")
     if len(source) > SOURCE_BYTES_MAX:
         return Unsuited("module_unreadable", f"{path} is larger than {SOURCE_BYTES_MAX} bytes")
+    tree = _parsed(source)
+    if isinstance(tree, str) and interpreter != sys.executable:
+        outline = _outline(source, interpreter)
+        tree = tree if outline is None else _parsed(outline)
+    if isinstance(tree, str):
+        return Unsuited("module_unreadable", f"{path} cannot be parsed: {tree}")
+    return ParsedModule(tree, sha256_of(source))
+
+
+def _parsed(source: bytes) -> ast.Module | str:
+    """The syntax tree, else why there is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ParsedModule(ast.parse(source), sha256_of(source))
+            return ast.parse(source)
     except SyntaxError as error:
-        place = f"line {error.lineno}" if error.lineno else "its text"
-        return Unsuited("module_unreadable", f"{path} cannot be parsed by Python {_HERE}: {place}: {error.msg}")
+        place = f"line {error.lineno}: " if error.lineno else ""
+        return f"{place}{error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
-        return Unsuited("module_unreadable", f"{path} cannot be parsed: {error or 'it is nested too deeply'}")
+        return str(error) or "it is nested too deeply"
+
+
+def _outline(source: bytes, interpreter: str) -> bytes | None:
+    """Imports and decorated functions of a module as `interpreter` reads them; None where it cannot."""
+    try:
+        done = subprocess.run(
+            [interpreter, "-I", "-S", "-c", _OUTLINE],
+            input=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=ANSWER_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout

@@ -31,6 +31,7 @@ class FindInterpreter(Protocol):
 
 
 class ParseModule(Protocol):
-    def __call__(self, path: str) -> ParsedModule | Unsuited:
-        """Parse a file of the source tree, at most 1 MiB. Code: module_unreadable."""
+    def __call__(self, path: str, interpreter: str) -> ParsedModule | Unsuited:
+        """Parse a file of the source tree, at most 1 MiB, as this program reads it, else as `interpreter` does. Code:
+        module_unreadable."""
         ...

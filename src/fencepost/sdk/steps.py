@@ -2,7 +2,8 @@
 
 A step is known by its name; the digest of its arguments stands beside its value. Steps are kept as checkpoints of the
 kind `steps/1`, whose payload is `{"base": digest or null, "steps": [{"arguments", "name", "value"}]}`: the steps since
-`base`, which is the payload before. A payload grows with the steps of its attempt until it has `GROUP_STEPS_MAX` of
+`base`, which is the payload before. `value` is a text, the JSON of the value, so that the payload is canonical whatever
+numbers a value has. A payload grows with the steps of its attempt until it has `GROUP_STEPS_MAX` of
 them or `GROUP_BYTES_MAX` bytes, and then becomes the base of the next one; so a chain is short, and no save writes much
 beside its own step.
 
@@ -86,7 +87,7 @@ class Steps:
                 return json.loads(self._value(place))
         try:
             value = encode_value(function(*arguments, **named), f"the value of step {name!r}", VALUE_BYTES_MAX)
-            step = b'{"arguments":"%b","name":%b,"value":%b}' % (digest.encode(), _text(name), value)
+            step = b'{"arguments":"%b","name":%b,"value":%b}' % (digest.encode(), _text(name), _text(value.decode()))
             with self._lock:
                 self._save(step)
         except BaseException:
@@ -144,7 +145,7 @@ def _spread(payload: bytes, earlier: dict[str, _Place], values: IO[bytes]) -> st
     for step in document["steps"]:
         if step["name"] in earlier:
             continue
-        value = encode_value(step["value"], "a recorded value", VALUE_BYTES_MAX)
+        value = step["value"].encode()
         earlier[step["name"]] = _Place(step["arguments"], values.tell(), len(value))
         values.write(value)
     if len(earlier) > STEPS_MAX:

@@ -86,7 +86,7 @@ class _Finder:
         return self._known[item.call]
 
     def _read(self, call: str, path: str) -> Callee | NotDeclared:
-        module = self._parse(path)
+        module = self._parse(path, self._interpreter)
         if isinstance(module, Unsuited):
             return NotDeclared(code=module.code, message=module.message, next="correct the module")
         declared = find_declared(module.tree, call, path)
