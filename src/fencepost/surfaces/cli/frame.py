@@ -138,7 +138,7 @@ def _dispatch(noun: str, tokens: Sequence[str]) -> int:
     except cyclopts.CycloptsError as error:
         verb = f" {tokens[1]}" if len(tokens) > 1 and not tokens[1].startswith("-") and _has_verbs(module.app) else ""
         known = isinstance(error, cyclopts.UnknownCommandError)
-        extra = getattr(error, "unused_tokens", None)
+        extra = error.unused_tokens if isinstance(error, cyclopts.UnusedCliTokensError) else None
         told = f"{' '.join(extra)}: no such word is expected here" if extra else _one_line(str(error))
         raise _Usage(told, f"fencepost {noun}{'' if known else verb} --help") from error
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
