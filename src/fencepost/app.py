@@ -281,6 +281,12 @@ class App:
 
         return read_log(str(path))
 
+    def log_tail(self, path: Path, bytes_max: int) -> tuple[int, bytes]:
+        """When a command's output was last written, and its last bytes; nothing where there is none."""
+        from fencepost.adapters.executors.log_reader import read_tail
+
+        return read_tail(str(path), bytes_max)
+
     def close(self) -> None:
         try:
             self.kernel.close()

@@ -190,4 +190,4 @@ def steady(text: str, repo: Repo) -> str:
     text = re.sub(r"\n +(?=REPO|USER)", " ", text)  # a long path is broken off, a short one is not
     text = _TIME.sub("TIME", _IDS.sub(r"\1_ID", text))
     text = _COMMIT.sub("COMMIT", text)
-    return _DURATION.sub("DURATION", text)
+    return re.sub(r" {2,}DURATION", "  DURATION", _DURATION.sub("DURATION", text))  # columns are as wide as durations

@@ -122,3 +122,34 @@ def _split_finished(content: bytes) -> LogView | None:
         if match.start() == head and len(content) - match.end() == tail:
             return LogView(head=content[:head], gap_bytes=gap, tail=content[match.end() :])
     return None
+
+
+def read_tail(path: str, bytes_max: int) -> tuple[int, bytes]:
+    """When a log was last written (nanoseconds of the file system's clock), and its last bytes, at most `bytes_max`.
+
+    For whoever looks often: one small read, however much was printed. (0, b"") where nothing can be read.
+    """
+    place, name = os.path.split(path)
+    try:
+        folder = foreign.open_folder(place)
+    except OSError:
+        return 0, b""
+    try:
+        offsets = log_writer.segment_offsets(name, os.listdir(folder))
+        segments = [log_writer.segment_name(name, offset) for offset in offsets[-SEGMENTS_MAX:]]
+        for candidate in (*reversed(segments), name):
+            try:
+                descriptor = foreign.open_regular(candidate, folder=folder)
+            except OSError:
+                continue
+            try:
+                facts = os.fstat(descriptor)
+                if facts.st_size:
+                    return facts.st_mtime_ns, os.pread(descriptor, bytes_max, max(facts.st_size - bytes_max, 0))
+            finally:
+                os.close(descriptor)
+    except OSError:
+        return 0, b""
+    finally:
+        os.close(folder)
+    return 0, b""

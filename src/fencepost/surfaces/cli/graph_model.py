@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.needs_read import Group, newest_of, read_groups
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,20 +52,37 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_graph(look: Look, plan: PlanState) -> Graph:
     every = look.orders(plan.plan, replaced=True)
-    current = look.orders(plan.plan)
-    newest = _newest({order.order: order for order in every})
-    groups: dict[str, dict[int, list[str]]] = {order.order: {} for order in current}
-    for order in every:
-        member = newest[order.order]
-        for dependent, group, _ in look.edges(order.order):
-            if dependent in groups and member in groups and member != dependent:
-                groups[dependent].setdefault(group, []).append(member)
+    by_id = {order.order: order for order in every}
+    newest = newest_of(by_id)
+    current = [by_id[newest[order.order]] for order in every if order.replaces is None]
+    groups = needs_of(current, read_groups(look, current), newest)
     return make_graph(plan, look.head.seq, current, groups)
+
+
+def needs_of(
+    current: Sequence[OrderState], read: Mapping[str, Sequence[Group]], newest: Mapping[str, str]
+) -> dict[str, dict[int, list[str]]]:
+    """Order -> number of the group -> members as they stand; those that are not drawn are left out."""
+    drawn = {order.order for order in current}
+    groups: dict[str, dict[int, list[str]]] = {}
+    for order in current:
+        groups[order.order] = own = {}
+        for number, group in enumerate(read.get(order.order, ())):
+            members = [newest.get(member.order, member.order) for member in group.members]
+            if kept := [member for member in members if member in drawn and member != order.order]:
+                own[number] = kept
+    return groups
 
 
 def make_graph(
     plan: PlanState, sequence: int, orders: list[OrderState], groups: Mapping[str, Mapping[int, list[str]]]
 ) -> Graph:
+    nodes = nodes_of(orders, groups)
+    return Graph(plan=plan.plan, name=plan.name, sequence=sequence, nodes=nodes, layers=layers_of(nodes))
+
+
+def nodes_of(orders: Sequence[OrderState], groups: Mapping[str, Mapping[int, list[str]]]) -> tuple[Node, ...]:
+    """Orders with their needs, members of a group in the order of the orders."""
     place = {order.order: number for number, order in enumerate(orders)}
     nodes = []
     for order in orders:
@@ -82,18 +100,7 @@ def make_graph(
                 needs=tuple(needs),
             )
         )
-    return Graph(plan=plan.plan, name=plan.name, sequence=sequence, nodes=tuple(nodes), layers=layers_of(tuple(nodes)))
-
-
-def _newest(by_id: Mapping[str, OrderState]) -> dict[str, str]:
-    """Each order's last replacement."""
-    newest = {}
-    for name in by_id:
-        last = by_id[name]
-        while last.replaced_by is not None and last.replaced_by in by_id:
-            last = by_id[last.replaced_by]
-        newest[name] = last.order
-    return newest
+    return tuple(nodes)
 
 
 def layers_of(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], ...]:
@@ -111,5 +118,7 @@ def layers_of(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], ...]:
             waiting[dependent] -= 1
             if not waiting[dependent]:
                 free.append(dependent)
-    count = max(layer.values(), default=-1) + 1
-    return tuple(tuple(node for node in nodes if layer[node.order] == step) for step in range(count))
+    layers: list[list[Node]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+    for node in nodes:
+        layers[layer[node.order]].append(node)
+    return tuple(map(tuple, layers))

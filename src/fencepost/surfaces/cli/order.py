@@ -35,6 +35,7 @@ from fencepost.surfaces.cli.living import orphans
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.typed import here
+from fencepost.surfaces.cli.view.wanted import is_wanted
 from fencepost.surfaces.cli.words import state_text
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def watch(
     plan: Plan = None,
     options: Globals = NO_GLOBALS,
 ) -> int:
-    """Print a line at each change of an order, or of a whole plan, until it has ended.
+    """Show an order with what it waits for, or a whole plan, until it has ended; in a pipe a line at each change.
 
     Exit code 7 when an order that may not fail ended without being applied.
     """
@@ -130,6 +131,15 @@ def watch(
             else:
                 orders = [find_order(look, name or "")]
                 subject = orders[0].order
+        if not options.json and is_wanted(sys.stdout, home.environment):
+            return changes.watch_live(
+                home,
+                sys.stdout,
+                plan=subject if plan is not None else None,
+                order=None if plan is not None else orders[0],
+            )
+        with home.kernel.reader.look() as look:
+            orders = look.orders(subject) if plan is not None else _one(look, subject)
             state = changes.OrderChanges({order.order: order for order in orders}, look.head.seq)
             width = max((len(order.task) for order in orders), default=0)
             for order in orders:

@@ -1,12 +1,14 @@
-"""What `run` says while it works: one plain line for each change of an order, read from the journal's records.
+"""What `run` says while it works where nobody looks at a terminal: one plain line for each change of an order, read
+from the journal's records.
 
-The wording is stable: `NAME: STATE (REASON)`, with more behind it where there is more to say.
+The wording is stable: `NAME: STATE (REASON)`, with more behind it where there is more to say. `View` is what a run
+tells, be it these lines or the live view.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import msgspec
 
@@ -58,6 +60,26 @@ _KINDS = frozenset(
 )
 
 
+class View(Protocol):
+    """Where a run shows what happens."""
+
+    def say(self, text: str) -> None:
+        """Something that is not an order's change."""
+        ...
+
+    def tell(self, look: Look) -> None:
+        """Take in everything that has changed up to this look."""
+        ...
+
+    def tick(self) -> None:
+        """Time has passed. Cheap, and called several times a second."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is shown."""
+        ...
+
+
 class Lines:
     """An output that may go away: once nobody reads it, what is said goes nowhere and the work goes on."""
 
@@ -90,6 +112,15 @@ class Progress:
         self._lines = lines
         self._names: dict[str, str] = {}
         self._ordinals: dict[str, int] = {}  # attempt -> ordinal
+
+    def say(self, text: str) -> None:
+        self._lines.say(text)
+
+    def tick(self) -> None:
+        """Lines say what has changed, not that time passes."""
+
+    def close(self) -> None:
+        """Lines stay."""
 
     def begin(self, look: Look) -> None:
         """Say where the orders stand that neither have ended nor simply wait their turn."""

@@ -6,10 +6,11 @@ at its submission, and what a killed worker left is recovered by the next one.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TextIO
 
 from cyclopts import App as CommandApp
 from cyclopts import Parameter
@@ -38,15 +39,17 @@ from fencepost.surfaces.cli.context import (
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
-from fencepost.surfaces.cli.progress import Lines, Progress, silence
+from fencepost.surfaces.cli.progress import Lines, Progress, View, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
 from fencepost.surfaces.cli.submit import Placed, checked_for, place
 from fencepost.surfaces.cli.summary import Report, print_report, report
 from fencepost.surfaces.cli.typed import here
+from fencepost.surfaces.cli.view.wanted import has_colour, is_terminal, is_wanted, marks_for
 from fencepost.surfaces.cli.words import count, duration
 
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
+HINT = "Ctrl-C stops cleanly; the same command goes on where this stopped"
 JUDGING_SHARE = 20  # times what one look at all orders takes pass between two of them
 
 
@@ -86,8 +89,7 @@ def run(
         home = ensure_home(home, source.folder)
         with opened_home(home, config, create=True) as opened:
             placed = place(opened, checked, mode, command_key)
-            lines = Lines(sys.stderr if options.json else sys.stdout)
-            found, code = _run(opened, placed, wait, interrupts, lines)
+            found, code = _run(opened, placed, wait, interrupts, sys.stderr if options.json else sys.stdout)
         _finish(found, as_json=options.json)
         return code
 
@@ -98,35 +100,76 @@ def _mode(*, again: bool, new: bool) -> Submission:
     return "again" if again else "new" if new else "continue"
 
 
-def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, lines: Lines) -> tuple[Report, int]:
+def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, out: TextIO) -> tuple[Report, int]:
+    lines = Lines(out)
     with app.kernel.reader.look() as look:
         plan = _plan(look, placed.plan)
-        progress = Progress(placed.plan, look.head.seq, lines)
         _announce(app, look, plan, placed, lines)
         if plan.open:
             _say_clock(app, look, lines)
             if (unvouched := anchor_line(app)) is not None:
                 lines.say(unvouched)
-            progress.begin(look)
     if not plan.open:
         return _judged(app, placed.plan, None, timed_out=False)
     worker = app.worker(jobs=wait.jobs, plan=placed.plan) if wait.jobs else None
     if worker is None:
         lines.say("no worker of its own: waiting for others, such as fencepost worker start")
+    view = _view(app, placed.plan, out, lines, interrupts)
     try:
-        if worker is not None:
-            worker.start()
-        timed_out = _until_ended(app, placed.plan, worker, wait, interrupts, progress)
-        if interrupts.code is not None and worker is not None:
-            lines.say(STOPPING)
+        try:
+            if worker is not None:
+                worker.start()
+            timed_out = _until_ended(app, placed.plan, worker, wait, interrupts, view)
+            if interrupts.code is not None and worker is not None:
+                view.say(STOPPING)
+        finally:
+            if worker is not None:
+                _stop(app, worker, view)
+        with app.kernel.reader.look() as look:
+            view.tell(look)
     finally:
-        if worker is not None:
-            worker.stop()
-    with app.kernel.reader.look() as look:
-        progress.tell(look)
+        view.close()
+        interrupts.before_exit = None
     if worker is not None and worker.fatal is not None:
         raise worker.fatal
     return _judged(app, placed.plan, interrupts.code, timed_out=timed_out)
+
+
+def _view(app: App, plan: str, out: TextIO, lines: Lines, interrupts: Interrupts) -> View:
+    """The live view where a person looks at a terminal, else plain lines, from where the plan stands."""
+    with app.kernel.reader.look() as look:
+        if is_wanted(out, app.environment):
+            from fencepost.surfaces.cli.view.live import live_view
+
+            view = live_view(app, out, look, plan=plan, hint=HINT)
+            interrupts.before_exit = view.restore
+            return view
+        progress = Progress(plan, look.head.seq, lines)
+        progress.begin(look)
+        return progress
+
+
+def _stop(app: App, worker: Worker, view: View) -> None:
+    """Drain the worker, and go on showing what happens meanwhile."""
+    ended = app.threads.event()
+    failures: list[BaseException] = []
+
+    def stop() -> None:
+        try:
+            worker.stop()
+        except BaseException as error:  # told by whoever waits for this thread
+            failures.append(error)
+        finally:
+            ended.set()
+
+    thread = app.threads.start(stop, name="fencepost-stop")
+    while not ended.wait(TICK_S):
+        with app.kernel.reader.look() as look:
+            view.tell(look)
+        view.tick()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 def _announce(app: App, look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:
@@ -152,9 +195,7 @@ def _say_clock(app: App, look: Look, lines: Lines) -> None:
         lines.say(f"clock: {duration(behind_us)} behind UTC since a restart; deadlines come that much later")
 
 
-def _until_ended(
-    app: App, plan: str, worker: Worker | None, wait: _Wait, interrupts: Interrupts, progress: Progress
-) -> bool:
+def _until_ended(app: App, plan: str, worker: Worker | None, wait: _Wait, interrupts: Interrupts, view: View) -> bool:
     """Wait until the plan has ended, only a person can move it, or somebody stops this. True when time ran out."""
     reader, wakeups = app.kernel.reader, app.kernel.wakeups
     until = None if wait.timeout_us is None else time.monotonic() + wait.timeout_us / 1_000_000
@@ -167,7 +208,7 @@ def _until_ended(
         if now_token != token:
             token, unjudged = now_token, True
             with reader.look() as look:
-                progress.tell(look)
+                view.tell(look)
                 if not _plan(look, plan).open:
                     return False
         if unjudged and time.monotonic() >= judge_at:
@@ -177,6 +218,7 @@ def _until_ended(
                     return False
             # Looking at every order of a large plan takes its time: a small part of all time is spent on it.
             judge_at = time.monotonic() + (time.monotonic() - began) * JUDGING_SHARE
+        view.tick()
         if until is not None and time.monotonic() >= until:
             return True
         wakeups.wait(ticket, TICK_S)
@@ -216,7 +258,13 @@ def _finish(found: Report, *, as_json: bool) -> None:
         if as_json:
             emit_line(found.document())
         else:
-            print_report(found, sys.stdout)
+            looked_at = is_terminal(sys.stdout)
+            print_report(
+                found,
+                sys.stdout,
+                colour=has_colour(os.environ, terminal=looked_at),
+                marks=marks_for(sys.stdout) if looked_at else None,
+            )
         sys.stdout.flush()
     except BrokenPipeError:
         silence(sys.stdout)

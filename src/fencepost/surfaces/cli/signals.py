@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -23,6 +24,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.before_exit: Callable[[], None] | None = None
+        """Called before the process is ended at once, from the signal's handler: it gives a terminal back."""
         self._before: list[tuple[signal.Signals, Any]] = []
 
     def __enter__(self) -> Interrupts:
@@ -40,7 +43,11 @@ class Interrupts:
 
     def _seen(self, number: int, _frame: FrameType | None) -> None:
         if self.code is not None:
-            os._exit(128 + number)
+            try:
+                if self.before_exit is not None:
+                    self.before_exit()
+            finally:
+                os._exit(128 + number)
         self.code = 128 + number
 
     def pause(self) -> None:

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
+
+import msgspec
 
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.records.attempt import ResultFacts
-from fencepost.core.state import AttemptState, OrderState, PlanState
+from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
 from fencepost.surfaces.cli.order_failure import failure_lines
 from fencepost.surfaces.cli.order_why import budget_lines, budget_of
+from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import here, plan_step
-from fencepost.surfaces.cli.words import amounts, count, named_step, one_line, wrapped
+from fencepost.surfaces.cli.view.cells import Line, Span, painted
+from fencepost.surfaces.cli.view.signs import Marks
+from fencepost.surfaces.cli.words import (
+    amount,
+    columns,
+    cost_text,
+    count,
+    dimension_label,
+    duration,
+    named_step,
+    wrapped,
+)
 
+ORDERS_SHOWN_MAX = 100  # on a terminal
 FILES_SHOWN_MAX = 8
 BUDGETS_SHOWN_MAX = 5  # what lacks in a budget is looked up for so many orders
 DIGEST_CHARACTERS = 23  # "sha256:" and sixteen digits: enough to compare by eye; documents have all of it
@@ -70,37 +86,70 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
     return Report(plan=plan, outcome=outcome, sequence=look.head.seq, digest=digest, findings=tuple(findings))
 
 
-def print_report(found: Report, out: TextIO) -> None:
+def print_report(found: Report, out: TextIO, *, colour: bool, marks: Marks | None) -> None:
+    """The table and what all of it cost. `marks` are given where a person looks: a long list is then cut short."""
     plan = found.plan
-    counts = _counts(found)
-    out.write(f"\nplan {plan.name}: {found.outcome} ({counts})\n")
-    width = max(len(finding.order.task) for finding in found.findings)
-    for finding in found.findings:
-        _print_order(finding, out, width)
-    out.write(f"  cost: {amounts(plan.account.charged)}\n")
+    width = columns() - 1
+    shown = _shown(found.findings) if marks is not None else found.findings
+    lines: list[Line] = [
+        (),
+        (Span(f"plan {plan.name}: {found.outcome}", "strong"), Span(f" ({_counts(found.findings)})")),
+    ]
+    lines += table_lines([_entry(finding) for finding in shown], width=width, marks=marks)
+    if len(shown) < len(found.findings):
+        seen = {finding.order.order for finding in shown}
+        rest = [finding for finding in found.findings if finding.order.order not in seen]
+        lines.append((Span(here(f"and {_counts(rest)} more: fencepost order list --plan {plan.name}")),))
+    lines += [(Span(line),) for line in wrapped(f"cost: {_cost(plan.account)}", after="  ")]
+    out.write("".join(painted(line, colour=colour) + "\n" for line in lines))
 
 
-def _counts(found: Report) -> str:
+def _shown(findings: Sequence[Finding]) -> list[Finding]:
+    """At most ORDERS_SHOWN_MAX: those that were not applied first, all in the plan's order."""
+    if len(findings) <= ORDERS_SHOWN_MAX:
+        return list(findings)
+    lost = [finding for finding in findings if finding.order.state != "applied"]
+    rest = [finding for finding in findings if finding.order.state == "applied"]
+    chosen = {finding.order.order for finding in [*lost, *rest][:ORDERS_SHOWN_MAX]}
+    return [finding for finding in findings if finding.order.order in chosen]
+
+
+def _counts(findings: Sequence[Finding]) -> str:
     states: dict[str, int] = {}
-    for finding in found.findings:
+    for finding in findings:
         states[finding.order.state] = states.get(finding.order.state, 0) + 1
     return ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
 
 
-def _print_order(finding: Finding, out: TextIO, width: int) -> None:
+def _cost(account: Account) -> str:
+    """Everything that was charged, each against its ceiling."""
+    charged = [name for name in sorted(account.charged) if account.charged[name]]
+    parts = []
+    for name in charged:
+        ceiling = account.ceiling.get(name)
+        most = f" of {amount(name, ceiling)}" if ceiling is not None else ""
+        parts.append(f"{dimension_label(name)} {amount(name, account.charged[name])}{most}")
+    return ", ".join(parts) or "nothing"
+
+
+def _entry(finding: Finding) -> Entry:
     order, facts = finding.order, finding.facts
-    told = order.state if order.state == order.reason else f"{order.state} ({order.reason})"
-    allowed = ", may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
-    charged = f"; {amounts(order.account.charged)}" if any(order.account.charged.values()) else ""
-    out.write(f"  {order.task.ljust(width)}  {told}{allowed}{charged}\n")
-    indent = " " * (width + 4)
+    charged = order.account.charged
+    entry = Entry(
+        name=order.task,
+        state=order.state,
+        tries=str(charged.get("attempts", 0)) if charged.get("attempts") else "-",
+        time=duration(charged["time_us"]) if charged.get("time_us") else "-",
+        cost=cost_text(charged),
+    )
     if order.state == "applied" and facts is not None:
-        for line in _proofs(finding, facts):
-            out.write(f"{indent}{line}\n")
-        return
-    for line in finding.details:
-        out.write("\n".join(wrapped(line, indent=indent, after=f"{indent}  ")) + "\n")
-    out.write(f"{indent}next: {here(finding.following)}\n")
+        files, checks = _proofs(finding, facts)
+        return msgspec.structs.replace(entry, told=checks, copied=tuple(files))
+    allowed = "may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
+    reason = order.reason if order.reason != order.state else ""
+    told = ", ".join(part for part in (reason, allowed) if part)
+    following = () if order.state == "applied" else (f"next: {here(finding.following)}",)
+    return msgspec.structs.replace(entry, told=told, below=finding.details, copied=following)
 
 
 def _helps(
@@ -124,12 +173,11 @@ def _helps(
     return tuple(failure_lines(look, order)), step
 
 
-def _proofs(finding: Finding, facts: ResultFacts) -> list[str]:
+def _proofs(finding: Finding, facts: ResultFacts) -> tuple[list[str], str]:
+    """The files that were accepted, and what was checked of them."""
     lines = []
     for artifact in facts.artifacts[:FILES_SHOWN_MAX]:
-        lines.append(
-            f"{one_line(artifact.path)}  {artifact.digest[:DIGEST_CHARACTERS]}  {count(artifact.bytes, 'byte')}"
-        )
+        lines.append(f"{artifact.path}  {artifact.digest[:DIGEST_CHARACTERS]}  {count(artifact.bytes, 'byte')}")
     more = len(facts.artifacts) - FILES_SHOWN_MAX
     if more > 0:
         lines.append(here(f"and {count(more, 'more file')}: fencepost order files {finding.order.task}"))
@@ -137,5 +185,4 @@ def _proofs(finding: Finding, facts: ResultFacts) -> list[str]:
     checks += [f"schema of {receipt.subject} followed" for receipt in facts.validation if receipt.check == "schema"]
     if finding.attempt is not None and finding.attempt.verification:
         checks.append(f"verifier {finding.attempt.verification}")
-    lines.append(f"proved by {', '.join(checks)}")
-    return lines
+    return lines, ", ".join(checks)

@@ -1,9 +1,9 @@
-"""Waiting for changes of the store, and the lines that say what changed."""
+"""Waiting for changes of the store, and what says what changed: a line for each, or the live view on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from fencepost.app import App
 from fencepost.core.instant import format_instant
@@ -12,8 +12,10 @@ from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.rows import record_of
+from fencepost.surfaces.cli.signals import TICK_S, Interrupts
 from fencepost.surfaces.cli.words import one_line, state_text
 
+HINT = "Ctrl-C ends the watching, never the work"
 POLL_S = 0.5  # a hint may be lost; a look this often costs little
 _PAGE = 500
 
@@ -81,3 +83,47 @@ def outcome_code(orders: list[OrderState]) -> int:
 def plan_ended(look: Look, plan: str) -> bool:
     value = look.find(plan, PlanState)
     return value is None or value.open == 0
+
+
+def watch_live(app: App, out: TextIO, *, plan: str | None, order: OrderState | None) -> int:
+    """Show a plan, or an order with what it waits for, until it has ended. The last picture stays.
+
+    Returns the exit code: that of the outcome, or 128 and the number of the signal that ended the watching.
+    """
+    from fencepost.surfaces.cli.view.live import live_view
+
+    subject = order.order if order is not None else None
+    with Interrupts() as interrupts:
+        with app.kernel.reader.look() as look:
+            view = live_view(app, out, look, hint=HINT, plan=order.plan if order is not None else plan, order=subject)
+        interrupts.before_exit = view.restore
+        try:
+            token = -1
+            while interrupts.code is None:
+                ticket = app.kernel.wakeups.ticket()
+                now_token = app.kernel.reader.change_token()
+                if now_token != token:
+                    token = now_token
+                    with app.kernel.reader.look() as look:
+                        view.tell(look)
+                        if _has_ended(look, plan, subject):
+                            break
+                view.tick()
+                app.kernel.wakeups.wait(ticket, TICK_S)
+            view.keep()
+        finally:
+            view.close()
+        if interrupts.code is not None:
+            return interrupts.code
+    with app.kernel.reader.look() as look:
+        if subject is None:
+            return outcome_code(look.orders(plan or ""))
+        found = look.order(subject)
+        return outcome_code([found] if found is not None else [])
+
+
+def _has_ended(look: Look, plan: str | None, order: str | None) -> bool:
+    if order is None:
+        return plan_ended(look, plan or "")
+    found = look.order(order)
+    return found is None or found.state in ENDED

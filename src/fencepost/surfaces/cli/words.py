@@ -104,6 +104,15 @@ def amounts(values: Mapping[str, int]) -> str:
     return ", ".join(shown) or "nothing"
 
 
+def cost_text(charged: Mapping[str, int]) -> str:
+    """What was charged beside attempts and time, money first."""
+    names = sorted(
+        (name for name in charged if name not in ("attempts", "time_us") and charged[name]),
+        key=lambda name: not name.startswith(MONEY),
+    )
+    return ", ".join(f"{dimension_label(name)} {amount(name, charged[name])}" for name in names)
+
+
 def instant(utc_us: int | None) -> str:
     """A point of time to the second, "-" for none."""
     return f"{format_instant(utc_us)[:19]}Z" if utc_us else "-"
