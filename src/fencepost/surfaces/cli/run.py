@@ -49,7 +49,7 @@ from fencepost.surfaces.cli.words import count, duration
 
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
-HINT = "Ctrl-C stops cleanly; the same command goes on where this stopped"
+HINT = "Ctrl-C stops cleanly; run it again to go on"
 JUDGING_SHARE = 20  # times what one look at all orders takes pass between two of them
 
 
@@ -163,11 +163,13 @@ def _stop(app: App, worker: Worker, view: View) -> None:
             ended.set()
 
     thread = app.threads.start(stop, name="fencepost-stop")
-    while not ended.wait(TICK_S):
-        with app.kernel.reader.look() as look:
-            view.tell(look)
-        view.tick()
-    thread.join()
+    try:
+        while not ended.wait(TICK_S):
+            with app.kernel.reader.look() as look:
+                view.tell(look)
+            view.tick()
+    finally:
+        thread.join()
     if failures:
         raise failures[0]
 

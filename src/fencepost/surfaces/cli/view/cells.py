@@ -27,6 +27,7 @@ _SEQUENCE = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]?"
 )
+_LINE_ENDS = re.compile(r"[\r\n]+")
 _JOINERS = re.compile("[\u200b-\u200d\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
 
 
@@ -42,7 +43,7 @@ Line = tuple[Span, ...]
 
 def clean(text: str) -> str:
     """Foreign text as one line that steers no terminal: no sequences, no controls, nothing invisible that joins."""
-    text = _SEQUENCE.sub("", text[:TEXT_MAX]).expandtabs(4)
+    text = _LINE_ENDS.sub(" ", _SEQUENCE.sub("", text[:TEXT_MAX])).expandtabs(4)
     if text.isascii():
         return one_line(text)
     return _few_marks(one_line(_JOINERS.sub("", text)))

@@ -17,6 +17,8 @@ from fencepost.surfaces.cli.view.signs import DONE, LOST, OVER, RUNNING, UNICODE
 from fencepost.surfaces.cli.words import amount, dimension_label
 
 INLINE_LEAST = 24  # cells that a reason needs beside its order
+COST_WIDTH = 100  # cells of a line from which costs have a column
+COST_MOST = 24
 NAME_SHARE = 3  # a name takes at most this part of the line
 NOTICE_LINES_MAX = 3
 BAR = 8
@@ -134,9 +136,10 @@ def _progress(counts: Mapping[str, int], cells: int, marks: Marks) -> list[Span]
 def _wrapped_spans(spans: Sequence[Span], width: int) -> list[Line]:
     lines: list[list[Span]] = [[]]
     for span in spans:
-        if line_width(lines[-1]) + width_of(span.text) > width and span.text.strip():
+        if line_width(lines[-1]) + width_of(span.text) > width:
             lines.append([])
-        lines[-1].append(span)
+        if lines[-1] or span.style != "faint" or not span.text.startswith(" "):
+            lines[-1].append(span)
     return [tuple(line) for line in lines]
 
 
@@ -159,9 +162,9 @@ def _meters(meters: Sequence[Meter], place: Place) -> list[Line]:
     for start in range(0, len(cells), across):
         line: list[Span] = []
         for number, cell in enumerate(cells[start : start + across]):
-            space = wide[number] - labels[number] - line_width(cell[1:])
-            line += [Span(pad(cell[0].text, labels[number]), cell[0].style), *cell[1:], Span(" " * (space + gap))]
-        lines.append(tuple(line))
+            line += [Span(pad(cell[0].text, labels[number]), cell[0].style), *cell[1:]]
+            line.append(Span(" " * (wide[number] - labels[number] - line_width(cell[1:]) + gap)))
+        lines.append(tuple(line[:-1]))
     return lines
 
 
@@ -233,16 +236,14 @@ def _columns(picture: Picture, rows: Sequence[Row], now_us: int, place: Place) -
     word = max((width_of(marks.sign(row.state)[1]) for row in rows), default=0)
     tries = max((len(_tries(row)) for row in rows), default=0)
     time = max((len(_time(row, now_us)) for row in rows), default=0)
-    cost = min(max((width_of(row.cost) for row in rows), default=0), 24 if width >= 110 else 10)
+    cost = min(max((width_of(row.cost) for row in rows), default=0), COST_MOST) if width >= COST_WIDTH else 0
     names = max((width_of(clean(row.name)) for row in rows), default=0)
     fixed = step + 2 + sum(size + 2 for size in (word, tries, time, cost) if size)
     if _is_narrow(rows, place):
-        if width - fixed < 14 and cost:
-            fixed, cost = fixed - cost - 2, 0
         name = max(min(names, width - fixed), 4)
         return _Columns(step, name, word, tries, time, cost, 0)
     name = min(names, max(width // NAME_SHARE, 12))
-    name = max(min(name, width - fixed - 2 - INLINE_LEAST), 8)
+    name = max(min(name, width - fixed - 2 - INLINE_LEAST), min(name, 8))
     return _Columns(step, name, word, tries, time, cost, max(width - fixed - 2 - name, 0))
 
 
@@ -295,39 +296,40 @@ def _row(row: Row, detail: Detail, step: str, columns: _Columns, now_us: int, ma
         if cells:
             spans += [Span("  "), Span(pad(text, cells, right=True), quiet)]
     if columns.reason:
-        text = _reason(row, detail, columns.reason)
+        text = _reason(row, detail, columns.reason, "" if columns.cost else row.cost)
         spans += [Span("  "), Span(text, quiet)] if text else []
     return tuple(spans)
 
 
-def _reason(row: Row, detail: Detail, cells: int) -> str:
-    """Why it is where it is, or what runs in it, in so many cells."""
-    if row.rank == RUNNING and detail.note:
-        return cut(clean(detail.note), cells)
+def _reason(row: Row, detail: Detail, cells: int, cost: str = "") -> str:
+    """Why it is where it is, or what runs in it, in so many cells; `cost` where it has no column of its own."""
+    if row.rank == RUNNING:
+        return cut(clean(", ".join(text for text in (cost, detail.note or detail.why) if text)), cells)
+    if row.rank == DONE and cost:
+        return cut(clean(cost), cells)
     if detail.names:
         return _listed(detail.why, detail.names, cells)
-    allowed = "may fail" if row.may_fail and row.rank in (LOST, OVER) else ""
     why = clean(detail.why)
-    if allowed and why:
-        room = cells - len(allowed) - 2
-        return f"{cut(why, room)}; {allowed}" if room >= 8 else cut(why, cells)
-    return cut(why or allowed, cells)
+    if row.may_fail and row.rank in (LOST, OVER):
+        more = f"{why}; may fail" if why else "may fail"
+        return more if width_of(more) <= cells else cut(why, cells)
+    return cut(why, cells)
 
 
 def _listed(lead: str, names: Sequence[str], cells: int) -> str:
-    """`needs a, b and 3 more`: as many names as there is room for."""
-    shown: list[str] = []
-    text = lead
-    for place, name in enumerate(names):
-        left = len(names) - place - 1
+    """`needs a, b and 3 more`: as many names as there is room for, one at least."""
+    text = ""
+    for number in range(len(names)):
+        left = len(names) - number - 1
         more = f" and {left} more" if left else ""
-        grown = f"{lead} {', '.join([*shown, clean(name)])}"
-        if width_of(grown + more) > cells and shown:
-            left += 1
-            return f"{lead} {', '.join(shown)} and {left} more"
-        shown.append(clean(name))
-        text = grown
-    return cut(text, cells)
+        shown = f"{lead} {', '.join(map(clean, names[: number + 1]))}"
+        if width_of(shown + more) <= cells:
+            text = shown + more
+        elif not text:
+            return (
+                cut(shown, max(cells - len(more), 1)) + more if cells > len(more) + len(lead) + 4 else cut(shown, cells)
+            )
+    return text
 
 
 def _second_line(row: Row, detail: Detail, columns: _Columns, place: Place) -> list[Line]:

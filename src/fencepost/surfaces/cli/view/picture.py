@@ -113,7 +113,7 @@ def choose(rows: Sequence[Row], room: int, *, narrow: bool) -> Choice:
 
     def take(rank: int, lines: int) -> int:
         """Rows of a rank into at most so many lines; returns the lines used."""
-        each = 2 if second_lines and rank in _DOUBLE else 1
+        each = 2 if second_lines and (rank == RUNNING or (narrow and rank in _DOUBLE)) else 1
         number = max(lines, 0) // each
         left = [row for row in by_rank[rank] if row.order not in taken] if taken else by_rank[rank]
         found = nlargest(number, left, key=lambda row: row.moved_us) if rank == DONE else left[:number]
@@ -121,7 +121,7 @@ def choose(rows: Sequence[Row], room: int, *, narrow: bool) -> Choice:
         return len(found) * each
 
     for rank, share in ((PERSON, 3), (LOST, 3), (RUNNING, 2)):
-        free -= take(rank, max(1, room // share) if free > 0 else 0)
+        free -= take(rank, min(max(1, room // share), free))
     for rank in (PERSON, RUNNING, LOST, LATER, SOON, DONE, BLOCKED, OVER):
         free -= take(rank, free)
     above: dict[str, int] = {}
