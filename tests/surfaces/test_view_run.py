@@ -54,7 +54,7 @@ def on_terminal(repo: Repo, *words: str, columns: int = 80, rows: int = 24, **va
 
 
 def run(repo: Repo, *words: str, **options: object) -> OnTerminal:
-    return on_terminal(repo, "run", "plan.toml", "--jobs", "2", *words, **options)  # type: ignore[arg-type]  # sizes
+    return on_terminal(repo, "run", "plan.toml", "--jobs", "2", *words, **options)  # type: ignore[arg-type]  # sizes and variables
 
 
 def seen(terminal: OnTerminal) -> None:
