@@ -8,10 +8,11 @@ that only `end_holder` ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fencepost.ports.executor import (
     STOP_GRACE_US,
+    STOP_GRACE_US_MAX,
     STOP_LEAD_US,
     Ended,
     EndReason,
@@ -32,6 +33,39 @@ LONG_US = 30_000_000
 LONG_SHARE = 0.25
 NOTICE_US = 200_000
 NOTHING = LogFacts(bytes_total=0, head_bytes=0, tail_bytes=0, gap_bytes=0)
+
+
+class Script(NamedTuple):
+    """How a program behaves that a suite has written: when it ends by itself (None: never), as (exit code, signal);
+    its answer to SIGTERM, and whether it does not listen to that."""
+
+    after_us: int | None = None
+    code: tuple[int | None, int | None] = (0, None)
+    answer: tuple[int | None, int | None] = (None, 15)
+    deaf: bool = False
+
+
+SCRIPTED = "simulated:"
+
+
+def script_of(argv: tuple[str, ...]) -> Script | None:
+    """`simulated:exit CODE AFTER_US`, `simulated:signal NUMBER`, `simulated:trap CODE` (its answer to SIGTERM),
+    `simulated:deaf` and `simulated:sleep`; None for every other program, whose life is drawn. Raises ValueError."""
+    if not argv[0].startswith(SCRIPTED):
+        return None
+    match argv[0].removeprefix(SCRIPTED), *argv[1:]:
+        case "exit", code, after_us:
+            return Script(after_us=int(after_us), code=(int(code), None))
+        case "signal", number:
+            return Script(after_us=1_000, code=(None, int(number)))
+        case "trap", code:
+            return Script(answer=(int(code), None))
+        case "deaf", *_:
+            return Script(deaf=True)
+        case "sleep", *_:
+            return Script()
+        case _:
+            raise ValueError(f"no simulated program is called {argv[0]}")
 
 
 class Tree:
@@ -103,8 +137,8 @@ class SimExecutor:
         host, faults = self._host, self._trees.faults
         tree = Tree(host, self._process, job, deadline_tick_us)
         running = SimRunning(self._trees, tree)
-        if faults.hits("spawn_fails"):
-            running.settle("spawn_failed", message="simulated: no such program")
+        if faults.hits("spawn_fails") or job.argv[0] == f"{SCRIPTED}missing":
+            running.settle("spawn_failed", message=f"simulated: no program {job.argv[0]}")
         elif deadline_tick_us - host.tick_us() <= STOP_LEAD_US:
             running.settle("lease_lost")
         elif host.locks.owner(job.lock_path) is not None:
@@ -151,6 +185,7 @@ class SimRunning:
         self._trees = trees
         self._tree = tree
         self._natural_tick_us: int | None = None
+        self._script: Script | None = None
         self._look_number = 0
 
     @property
@@ -160,7 +195,11 @@ class SimRunning:
     def run(self) -> None:
         """Draw how it would end by itself, and have the keeper look at every moment that could end it."""
         loop, faults, tree = self._trees.loop, self._trees.faults, self._tree
-        if not faults.hits("hangs"):
+        self._script = script_of(tree.job.argv)
+        if self._script is not None:
+            if self._script.after_us is not None:
+                self._natural_tick_us = tree.began_tick_us + self._script.after_us
+        elif not faults.hits("hangs"):
             longest_us = LONG_US if loop.chance.random() < LONG_SHARE else SHORT_US * 20
             self._natural_tick_us = tree.began_tick_us + SHORT_US + int(loop.chance.random() * longest_us)
         if faults.hits("keeper_killed"):
@@ -194,6 +233,8 @@ class SimRunning:
             return
         # A command takes some of its grace to end, or all of it.
         took_us = int(self._trees.loop.chance.random() * (grace_us + 1))
+        if self._script is not None and self._script.deaf:
+            took_us = grace_us
         at_tick_us = tree.host.tick_us() + took_us
         if tree.stop_at_tick_us is None or at_tick_us < tree.stop_at_tick_us:
             tree.stop_at_tick_us, tree.stop_reason = at_tick_us, reason
@@ -242,9 +283,18 @@ class SimRunning:
             self._trees.gone(tree)
         else:
             tree.keeper, tree.stubborn = False, True
-        badly = "verifier_fails" if tree.job.lock_path.endswith(".verify.lock") else "exits_badly"
-        exit_code = None if reason != "exited" else int(faults.hits(badly))
-        self.settle(reason, exit_code=exit_code, tree_empty=contained, signal=None if exit_code is not None else 15)
+        exit_code, signal = self._code(reason)
+        self.settle(reason, exit_code=exit_code, tree_empty=contained, signal=signal)
+
+    def _code(self, reason: EndReason) -> tuple[int | None, int | None]:
+        """(exit code, signal) of a command that ended for this reason."""
+        script = self._script
+        if script is not None:
+            return script.code if reason == "exited" else (None, 9) if script.deaf else script.answer
+        if reason != "exited":
+            return None, 15
+        badly = "verifier_fails" if self._tree.job.lock_path.endswith(".verify.lock") else "exits_badly"
+        return int(self._trees.faults.hits(badly)), None
 
     def _lost(self) -> None:
         """The supervisor is gone, and nobody of the tree is left."""
@@ -289,6 +339,8 @@ class SimRunning:
                 self._plan()
 
     def stop(self, reason: StopReason, grace_us: int) -> None:
+        if not 0 <= grace_us <= STOP_GRACE_US_MAX:
+            raise ValueError(f"a grace is 0 to {STOP_GRACE_US_MAX} microseconds, not {grace_us}")
         self._order(reason, grace_us)
 
     def wait(self, timeout_s: float | None) -> Ended | None:

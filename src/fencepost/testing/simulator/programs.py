@@ -16,7 +16,7 @@ from fencepost.ports.clock import Clock
 from fencepost.ports.executor import Job
 from fencepost.ports.locks import HostLocks
 from fencepost.ports.threads import Threads
-from fencepost.testing.simulator.executor import LONG_SHARE, LONG_US, SHORT_US, Tree, Trees
+from fencepost.testing.simulator.executor import LONG_SHARE, LONG_US, SCRIPTED, SHORT_US, Tree, Trees, script_of
 from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process, Task
@@ -238,7 +238,7 @@ class Site:
         everything of the tree is gone. Raises OSError for a program that cannot be started."""
         yard, host = self._yard, self._host
         yard.loop.pause()
-        if yard.faults.hits("spawn_fails") or job.argv[:1] == ("simulated:missing",):
+        if yard.faults.hits("spawn_fails") or job.argv[0] == f"{SCRIPTED}missing":
             raise FileNotFoundError(f"simulated: no program {job.argv[0]}")
         asked = yard.asked.get((host, job.lock_path))
         tree = OwnTree(yard, host, self._worker, self._process, job, 0 if asked is None else asked.deadline_tick_us)
@@ -293,9 +293,12 @@ class Site:
         return Pipe.between(self._yard.loop, self._process, self._process)
 
     def _live(self, program: Program, job: Job) -> None:
-        """Draw how it ends by itself, if it does; a suite says so in words instead (`conformance.executor`)."""
-        if job.argv[0].startswith("simulated:"):
-            _script(program, job.argv)
+        """Draw how it ends by itself, if it does; a suite writes it instead (`script_of`)."""
+        script = script_of(job.argv)
+        if script is not None:
+            program.deaf, program.answer = script.deaf, script.answer
+            if script.after_us is not None:
+                program.ends_in(script.after_us, script.code)
             return
         faults, chance = self._yard.faults, self._yard.loop.chance
         if faults.hits("hangs"):
@@ -303,22 +306,3 @@ class Site:
         longest_us = LONG_US if chance.random() < LONG_SHARE else SHORT_US * 20
         badly = "verifier_fails" if job.lock_path.endswith(VERIFIER) else "exits_badly"
         program.ends_in(SHORT_US + int(chance.random() * longest_us), (int(faults.hits(badly)), None))
-
-
-def _script(program: Program, argv: tuple[str, ...]) -> None:
-    """A program that does as it is called: `simulated:exit CODE AFTER_US`, `simulated:signal NUMBER`,
-    `simulated:trap CODE` (its answer to SIGTERM), `simulated:deaf`, `simulated:sleep`."""
-    program.deaf = False
-    match argv[0].removeprefix("simulated:"), *argv[1:]:
-        case "exit", code, after_us:
-            program.ends_in(int(after_us), (int(code), None))
-        case "signal", number:
-            program.ends_in(1_000, (None, int(number)))
-        case "trap", code:
-            program.answer = (int(code), None)
-        case "deaf", *_:
-            program.deaf = True
-        case "sleep", *_:
-            pass
-        case _:
-            raise ValueError(f"no simulated program is called {argv[0]}")
