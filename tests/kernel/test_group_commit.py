@@ -97,7 +97,7 @@ def test_a_group_is_bounded_in_bytes() -> None:
 def test_a_group_is_bounded_in_records_and_what_does_not_fit_is_in_the_next() -> None:
     trouble = Trouble(memory())
     limits = bounded(
-        plan_orders_max=1, batch_records_max=110, group_records_max=110, cancel_per_batch=1, fanout_per_batch=1
+        plan_orders_max=1, batch_records_max=112, group_records_max=112, cancel_per_batch=1, fanout_per_batch=1
     )
     kernel = kernel_over(trouble, limits=limits)
     done(kernel, "human", submit("first"))

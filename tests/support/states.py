@@ -205,6 +205,79 @@ def _budget_freed() -> World:
     return world
 
 
+def _waiting() -> World:
+    """It has saved a checkpoint and asks a question; nothing of it is held."""
+    world = _running()
+    attempt = world.attempt_of(world.order(TASK))
+    world.ok(world.checkpoint(attempt))
+    world.ok(world.yielding(attempt, question="go", prompt="Shall it go on?"))
+    return world
+
+
+def _waiting_for_time() -> World:
+    world = _running()
+    world.ok(world.yielding(world.attempt_of(world.order(TASK)), after_us=SECOND))
+    return world
+
+
+def _waiting_for_children() -> World:
+    world = _with_child()
+    child = world.order(TASK).children["part"]
+    world.ok(world.yielding(world.attempt_of(world.order(TASK)), orders=(child,)))
+    return world
+
+
+def _with_child() -> World:
+    world = _running()
+    world.ok(world.child(world.attempt_of(world.order(TASK)), draft("part", attempts=1)))
+    return world
+
+
+def _charged() -> World:
+    world = _running()
+    attempt = world.attempt_of(world.order(TASK))
+    world.ok(world.charge(attempt, "r-1", calls=1))
+    world.ok(world.kept(attempt))
+    world.ok(world.event(attempt, "heartbeat_observed", note="half of it"))
+    return world
+
+
+def _charged_late() -> World:
+    world = _cancelled_live()
+    attempt = world.attempt_of(world.order(TASK))
+    world.do(world.charge(attempt, "r-1", calls=1))
+    world.do(world.checkpoint(attempt))
+    world.do(world.kept(attempt))
+    world.do(world.child(attempt, draft("part")))
+    return world
+
+
+def _answered() -> World:
+    world = _waiting()
+    world.ok(c.AnswerOrder(order=world.order(TASK).order, value="yes"))
+    return world
+
+
+def _children_ended() -> World:
+    world = _waiting_for_children()
+    world.finish(f"{TASK}.part")
+    return world
+
+
+def _time_passed() -> World:
+    world = _waiting_for_time()
+    world.advance(2 * SECOND)
+    order = world.order(TASK)
+    world.ok(c.EndWait(order=order.order, expected=order.version))
+    return world
+
+
+def _parent_cancelled() -> World:
+    world = _waiting_for_children()
+    world.ok(c.CancelOrder(order=world.order(TASK).order))
+    return world
+
+
 BUILDERS: dict[str, Callable[[], World]] = {
     "blocked_dependency": _blocked_dependency,
     "blocked_budget": _blocked_budget,
@@ -217,6 +290,9 @@ BUILDERS: dict[str, Callable[[], World]] = {
     "result_pending/verified": _verified,
     "conflict": _conflict,
     "retry_wait": _retry_wait,
+    "waiting": _waiting,
+    "waiting/time": _waiting_for_time,
+    "waiting/children": _waiting_for_children,
     "applied": _applied,
     "failed": _failed,
     "cancelled": _cancelled,
@@ -229,6 +305,13 @@ BUILDERS: dict[str, Callable[[], World]] = {
 HISTORIES: dict[str, Callable[[], World]] = {
     **BUILDERS,
     "cancelled/late": _cancelled_late,
+    "active/with a child": _with_child,
+    "active/charged": _charged,
+    "cancelled/charged late": _charged_late,
+    "ready/answered": _answered,
+    "ready/children ended": _children_ended,
+    "ready/time passed": _time_passed,
+    "cancelled/with its child": _parent_cancelled,
     "active/renewed": _renewed,
     "ready/released": _released,
     "ready/expired": _expired,

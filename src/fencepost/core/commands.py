@@ -16,6 +16,7 @@ from fencepost.core.records.authority import PrincipalKind
 from fencepost.core.records.common import (
     Amounts,
     ArtifactRef,
+    CheckpointKind,
     Classification,
     Count,
     Digest,
@@ -23,8 +24,9 @@ from fencepost.core.records.common import (
     Name,
     Positive,
     Text,
+    Usage,
 )
-from fencepost.core.records.plan import Acceptance, Outcome, PythonCall, Retry
+from fencepost.core.records.plan import Acceptance, Answer, Outcome, PythonCall, Retry
 
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Subject = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -255,6 +257,85 @@ class AppendEvent(Command, frozen=True, tag="append_event"):
     note: Text = ""
 
 
+class SaveCheckpoint(Command, frozen=True, tag="save_checkpoint"):
+    """Keep a state that the next attempt resumes from. Its payload is durable in the artifact store already (W6)."""
+
+    attempt: Subject
+    fence: Positive
+    spec: Digest
+    input_set: Digest
+    kind: CheckpointKind
+    builds_on: Count  # number of the order's last accepted checkpoint, 0 for none
+    payload: Digest
+    bytes: Count
+    artifacts: tuple[ArtifactRef, ...] = ()
+
+
+class RecordArtifact(Command, frozen=True, tag="record_artifact"):
+    """Keep a file of a running attempt as evidence. Its bytes are durable in the artifact store already."""
+
+    attempt: Subject
+    fence: Positive
+    spec: Digest
+    input_set: Digest
+    artifact: ArtifactRef
+
+
+class ChargeUsage(Command, frozen=True, tag="charge_usage"):
+    """Book what one receipt says: once, as it is, and under a stale fence too (W18, W17)."""
+
+    attempt: Subject
+    fence: Positive
+    spec: Digest
+    input_set: Digest
+    usage: Usage
+
+
+class WaitDraft(Part, frozen=True):
+    """What to wait for, any one of it: an answer, the end of all named children, a time from now. 0 and "" for none."""
+
+    question: str = ""
+    prompt: Text = ""
+    orders: tuple[Subject, ...] = ()
+    after_us: Count = 0
+
+
+class ReportYielded(Command, frozen=True, tag="report_yielded"):
+    """The attempt has ended by itself so as to wait without holding anything (lifecycle, 9)."""
+
+    attempt: Subject
+    fence: Positive
+    spec: Digest
+    input_set: Digest
+    duration_us: Count
+    wait: WaitDraft
+
+
+class SubmitChild(Command, frozen=True, tag="submit_child"):
+    """Place an order inside a running one: in its plan, under its ceilings, found again by (parent, name)."""
+
+    attempt: Subject
+    fence: Positive
+    spec: Digest
+    input_set: Digest
+    order: OrderDraft  # `task` is the child's own name
+
+
+class AnswerOrder(Command, frozen=True, tag="answer_order"):
+    """A person's answer to what an order asks; without `question`, to whatever it asks now."""
+
+    order: Subject
+    value: Answer
+    question: str = ""
+
+
+class EndWait(Command, frozen=True, tag="end_wait"):
+    """Let an order go on whose time to wait has passed."""
+
+    order: Subject
+    expected: Positive
+
+
 class ReportResult(Command, frozen=True, tag="report_result"):
     attempt: Subject
     fence: Positive
@@ -355,6 +436,13 @@ PAIRS: dict[type[Command], tuple[str, ...]] = {
     Activate: ("activate_attempt/attempt",),
     RenewLeases: ("renew_lease/attempt",),
     AppendEvent: ("append_event/attempt",),
+    SaveCheckpoint: ("save_checkpoint/attempt",),
+    RecordArtifact: ("append_event/attempt",),
+    ChargeUsage: ("charge_usage/attempt",),
+    ReportYielded: ("report_result/attempt",),
+    SubmitChild: ("submit_child/attempt",),
+    AnswerOrder: ("answer_work/work_order",),
+    EndWait: ("propagate_readiness/work_order", "prove_clock_deadline/clock_domain"),
     ReportResult: ("report_result/attempt",),
     ReportStopped: ("report_result/attempt",),
     RecordVerification: ("record_verification/attempt",),
@@ -386,6 +474,13 @@ AnyCommand = (
     | Activate
     | RenewLeases
     | AppendEvent
+    | SaveCheckpoint
+    | RecordArtifact
+    | ChargeUsage
+    | ReportYielded
+    | SubmitChild
+    | AnswerOrder
+    | EndWait
     | ReportResult
     | ReportStopped
     | RecordVerification

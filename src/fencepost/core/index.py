@@ -18,6 +18,7 @@ BONUS_US = {"low": 0, "normal": 10 * MINUTE_US, "high": HOUR_US}
 """Head start of each priority: fixed when an order becomes ready, so that it ages by itself and replays."""
 
 CLAIM = "claim"  # orders that a worker may reserve
+WAIT = "wait"  # waiting orders that go on by a time, by that time
 RETRY = "retry"  # orders whose backoff ends
 BUDGET = "budget"  # orders that wait for budget to come free
 FINISH = "finish"  # orders whose result waits for verification or reduction
@@ -34,6 +35,7 @@ ATTEMPT = "attempt"  # every attempt of an order, by ordinal
 
 STAGES = (
     CLAIM,
+    WAIT,
     RETRY,
     BUDGET,
     FINISH,
@@ -75,6 +77,8 @@ def _order_rows(value: OrderState) -> list[Row]:
         rows.append(_order_row(stage, value, value.ready_us - BONUS_US[value.terms.priority]))
     elif state == "retry_wait":
         rows.append(_order_row(RETRY, value, value.retry_due_us))
+    elif state == "waiting" and value.wait_until_us:
+        rows.append(_order_row(WAIT, value, value.wait_until_us))
     elif state == "result_pending":
         rows.append(_order_row(FINISH, value, value.moved_us))
     if not value.told_done:

@@ -15,6 +15,9 @@ DAY_US = 24 * HOUR_US
 LEASE_MAX_US = 30 * MINUTE_US  # no history holds a longer one
 
 
+NOTE_BYTES_MAX = 256  # of a heartbeat's note as the state keeps it
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """First values of all bounds. `check()` returns the relations that do not hold, none for the first values."""
 
@@ -57,6 +60,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     backoff_max_us: int = HOUR_US
     jitter_ppm_max: int = 100_000  # a backoff is lengthened by at most a tenth
     late_records_per_attempt: int = 16
+    checkpoint_bytes_max: int = 16 * 2**20  # of a payload
+    checkpoints_per_order_max: int = 100_000
+    artifacts_per_checkpoint_max: int = 1_000
+    artifacts_per_attempt_max: int = 1_000  # kept while it runs, beside those of its result
+    children_max: int = 256  # of one order
+    children_depth_max: int = 3  # orders above a child, the outermost included
+    answer_bytes_max: int = 65_536
     renewal_attempts_max: int = 1_000
     artifacts_per_result_max: int = 10_000
     receipts_per_result_max: int = 1_000
@@ -78,7 +88,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             "a plan fits in one batch": self.plan_orders_max * 3 + 100 <= self.batch_records_max,
             "a group holds the largest batch": self.batch_records_max <= self.group_records_max,
             "a page of cancels fits in one batch, with the dependents that it tells": (
-                self.cancel_per_batch * 6 + self.fanout_per_batch * 3 + 100 <= self.batch_records_max
+                (self.cancel_per_batch + self.fanout_per_batch) * 6 + 100 <= self.batch_records_max
             ),
             "a record fits in a command": self.record_bytes_max <= self.command_bytes_max,
         }

@@ -222,6 +222,26 @@ _WAITS = (
     ),
     _wait("backoff", "It failed in a way that may pass and waits for its backoff.", "fencepost order retry NAME"),
     _wait(
+        "waiting_for_answer",
+        "It asks a question that a person has to answer.",
+        "fencepost order show NAME has the question; fencepost order answer NAME VALUE answers it",
+        EXIT_PERSON,
+    ),
+    _wait(
+        "waiting_for_answer_or_time",
+        "It asks a question, and goes on by itself when the time that it gave is over.",
+        "fencepost order answer NAME VALUE, or wait",
+    ),
+    _wait(
+        "waiting_for_children",
+        "It waits for the orders that it has submitted itself.",
+        "fencepost order list shows them",
+    ),
+    _wait("waiting_for_time", "It waits until a time that it named.", "nothing: it goes on by itself"),
+    _wait("answered", "Its question is answered; it may go on.", f"{_RUN}, or fencepost worker start"),
+    _wait("children_ended", "Its children have ended; it may go on.", f"{_RUN}, or fencepost worker start"),
+    _wait("time_passed", "The time that it waited for is over; it may go on.", f"{_RUN}, or fencepost worker start"),
+    _wait(
         "results_differ",
         "Two different results were reported for one attempt; a person must say which counts.",
         "fencepost order cancel NAME, until a result can be chosen",
@@ -248,6 +268,8 @@ _WAITS = (
 _ENDS = (
     _end("applied", "Its result met the acceptance contract and was applied.", "nothing", EXIT_WELL),
     _end("cancelled_by_request", "It was cancelled on request.", "fencepost order retry NAME"),
+    _end("yielded", "It ended by itself, to wait without holding anything.", "fencepost order show NAME", EXIT_WELL),
+    _end("parent_ended", "The order that had submitted it has ended.", "fencepost order show NAME"),
     _end("plan_cancelled", "Its plan was cancelled.", "fencepost run PLAN --again"),
     _end("deadline_passed", "The plan's deadline passed before it was done.", "fencepost run PLAN --again"),
     _end(
@@ -415,6 +437,21 @@ _REFUSALS = (
         "a person decides",
         durable=True,
     ),
+    _refusal(
+        "checkpoint_moved",
+        5,
+        "{subject} has {found} checkpoints; this one builds on {expected}.",
+        "build on the last checkpoint of the order",
+    ),
+    _refusal(
+        "receipt_differs",
+        5,
+        "The receipt {subject} was booked with other amounts.",
+        "charge each receipt of the provider once, as it was given",
+    ),
+    _refusal("child_changed", 5, "{subject} has another child named {member}.", "choose another name"),
+    _refusal("not_asked", 5, "{subject} does not ask {question} now.", "fencepost order why {subject}"),
+    _refusal("already_answered", 5, "{subject} has an answer to {question}.", "nothing: an answer stays as it is"),
     _refusal("wrong_holder", 4, "{subject} belongs to another worker.", "use your own attempt"),
     _refusal(
         "spec_mismatch",

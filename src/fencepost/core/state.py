@@ -13,12 +13,15 @@ from typing import Any
 
 import msgspec
 
-from fencepost.core.records.plan import Acceptance, Retry
+from fencepost.core.ids import sha256_of
+from fencepost.core.records.plan import Acceptance, Retry, Wait
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 
 SCOPE = "scope"
 AUTHORITY = "authority"
+KERNEL_RECEIPTS = "kernel:"
+"""How the names of receipts begin that a supervisor writes itself, from its own measurement."""
 DOMAIN = "main"  # first value of a scope's clock domain
 CLOCK = f"clock:{DOMAIN}"
 
@@ -187,6 +190,16 @@ class GroupState(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     unsatisfied: int = 0
 
 
+class Saved(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc=False):
+    """The last accepted checkpoint of one kind."""
+
+    number: int
+    seq: int
+    envelope: str  # digest of its record's body
+    payload: str
+    bytes: int
+
+
 class OrderState(Value, frozen=True, tag="order"):
     order: str
     plan: str | None
@@ -220,8 +233,19 @@ class OrderState(Value, frozen=True, tag="order"):
     told: int = -1  # last edge position whose dependent has been told of the end
     told_done: bool = True
     replaced_by: str | None = None
+    checkpoint_number: int = 0  # accepted checkpoints, of all kinds
+    checkpoint: str = ""  # envelope of the last one
+    checkpoints: dict[str, Saved] = {}  # kind -> the last one of it
+    wait: Wait | None = None  # what a `waiting` order waits for
+    answers: dict[str, int] = {}  # question -> record of its answer
+    children: dict[str, str] = {}  # name -> order
     effect_open: bool = False
     effect_applied: bool = False
+
+    @property
+    def wait_until_us(self) -> int:
+        """The time that ends its wait by itself, 0 for none."""
+        return 0 if self.wait is None else self.wait.until_us
 
 
 class AttemptState(Value, frozen=True, tag="attempt"):
@@ -252,6 +276,10 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     verification: str = ""  # outcome
     application_seq: int = 0
     gone_seq: int = 0  # of the proof that its holder is gone
+    note: str = ""  # of its last heartbeat that had one
+    heard_us: int = 0  # logical time of its last event
+    checkpoint: str = ""  # envelope of the last checkpoint that it saved
+    artifacts: int = 0  # files that it put into the artifact store while it ran
     late: tuple[tuple[str, str, int], ...] = ()  # (what, digest, seq) of facts kept as late records
 
 
@@ -267,6 +295,14 @@ class HoldState(Value, frozen=True, tag="hold"):
     basis: str = ""
     receipts: tuple[str, ...] = ()
     estimated_us: int = 0  # charged time that no receipt has accounted for yet
+
+
+class ReceiptState(Value, frozen=True, tag="receipt"):
+    """One receipt of a provider account: booked once in the whole scope."""
+
+    hold: str
+    seq: int  # of the record that booked it
+    digest: str = ""  # of what it says, "" where it came with a result
 
 
 class WorkerState(Value, frozen=True, tag="worker"):
@@ -288,6 +324,7 @@ AnyValue = (
     | OrderState
     | AttemptState
     | HoldState
+    | ReceiptState
     | WorkerState
 )
 
@@ -310,3 +347,8 @@ def name_subject(name: str) -> str:
 
 def decision_subject(digest: str) -> str:
     return f"decision:{digest}"
+
+
+def receipt_subject(name: str) -> str:
+    """Subject of a receipt by its full name, `provider:receipt`: a digest, since providers choose their own length."""
+    return f"receipt:{sha256_of(name.encode()).removeprefix('sha256:')}"

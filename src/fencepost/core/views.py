@@ -51,6 +51,23 @@ def order_document(order: OrderState, facts: ResultFacts | None) -> dict[str, An
         "failures": order.failures,
         "retry_due_us": order.retry_due_us if order.state == "retry_wait" else None,
         "version": order.version,
+        "parent": order.parent,
+        "children": dict(sorted(order.children.items())),
+        "checkpoints": order.checkpoint_number,
+        "wait": wait_document(order),
+        "answers": sorted(order.answers),
+    }
+
+
+def wait_document(order: OrderState) -> dict[str, Any] | None:
+    """What a waiting order waits for: whichever of it comes first. None for an order that does not wait."""
+    if order.wait is None:
+        return None
+    return {
+        "question": order.wait.question or None,
+        "prompt": order.wait.prompt or None,
+        "orders": list(order.wait.orders),
+        "until_us": order.wait.until_us or None,
     }
 
 
@@ -79,11 +96,18 @@ def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | Non
         if all(_is_over(order, clock, attempt_of) for order in running):
             return True
     waiting = [order for order in pending if waits_for_person(order)]
-    return bool(waiting) and all(waits_for_person(order) or order.state == "blocked_dependency" for order in pending)
+    return bool(waiting) and all(waits_for_person(order) or _waits_for_others(order) for order in pending)
+
+
+def _waits_for_others(order: OrderState) -> bool:
+    """Whether only the end of other orders of its plan lets it go on."""
+    if order.state == "waiting" and order.wait is not None:
+        return bool(order.wait.orders) and not order.wait.until_us
+    return order.state == "blocked_dependency"
 
 
 _RUNNING = frozenset({"active", "result_pending", "reserved", "cancellation_requested"})
-_NEEDS_CLOCK = frozenset({"ready", "reserved", "retry_wait"})
+_NEEDS_CLOCK = frozenset({"ready", "reserved", "retry_wait", "waiting"})
 
 
 def is_blocked(clock: ClockState | None) -> bool:
@@ -146,6 +170,10 @@ def attempt_document(attempt: AttemptState) -> dict[str, Any]:
         "ended_us": attempt.ended_us or None,
         "claim": attempt.claim,
         "verification": attempt.verification or None,
+        "note": attempt.note or None,
+        "heard_us": attempt.heard_us or None,
+        "checkpoint": attempt.checkpoint or None,
+        "kept": attempt.artifacts,
         "late": [{"what": what, "digest": digest} for what, digest, _ in attempt.late],
         "records": {
             "reservation": attempt.reservation_seq,

@@ -73,10 +73,12 @@ class Action(NamedTuple):
 ACTIONS: tuple[Action, ...] = (
     Action("accept_repository_commit", "repository_acceptance", human_only=True),
     Action("activate_attempt", "attempt"),
+    Action("answer_work", "work_order"),
     Action("append_event", "attempt"),
     Action("apply_result", "work_order"),
     Action("cancel_work", "plan"),
     Action("cancel_work", "work_order"),
+    Action("charge_usage", "attempt"),
     Action("enforce_deadline", "plan"),
     Action("enrol_worker", "worker"),
     Action("expire_attempt", "attempt"),
@@ -96,7 +98,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("resolve_conflict", "work_order", human_only=True),
     Action("retry_work", "work_order"),
     Action("sample_clock", "clock_domain"),
+    Action("save_checkpoint", "attempt"),
     Action("set_budget", "account"),
+    Action("submit_child", "attempt"),
     Action("submit_work", "plan"),
     Action("submit_work", "work_order"),
 )

@@ -1,5 +1,5 @@
-"""Small stages that keep a scope moving: backoffs that end, budgets that come free, ends that reach dependents,
-cancels that reach a plan's orders, deadlines, and folders that nobody needs any more.
+"""Small stages that keep a scope moving: backoffs and waits that end, budgets that come free, ends that reach
+dependents, cancels that reach a plan's orders, deadlines, and folders that nobody needs any more.
 
 Correctness rests on none of them: whatever a crash leaves is found again by the same questions.
 """
@@ -17,11 +17,12 @@ from fencepost.core.commands import (
     AdvanceCancel,
     AnyCommand,
     EndBackoff,
+    EndWait,
     EnforceDeadline,
     Reexamine,
     TellDependents,
 )
-from fencepost.core.index import BUDGET, CLAIM, DEADLINE, RETRY, REVISE, TELL
+from fencepost.core.index import BUDGET, CLAIM, DEADLINE, RETRY, REVISE, TELL, WAIT
 from fencepost.core.shares import Shares
 from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
@@ -56,12 +57,14 @@ class Upkeep:
         with self._means.kernel.reader.look() as look:
             now_us = estimated_now_us(look.clock(), reading)
             backoffs = look.many([row.subject for row in look.due(RETRY, now_us=now_us, limit=PAGE)])
+            waits = look.many([row.subject for row in look.due(WAIT, now_us=now_us, limit=PAGE)])
             deadlines = look.many([row.subject for row in look.due(DEADLINE, now_us=now_us, limit=PAGE)])
             tell = [row.subject for row in look.due(TELL, limit=PAGE)]
             revise = [row.subject for row in look.due(REVISE, limit=PAGE)]
             blocked = self._blocked.movable(look)
         commands: list[AnyCommand] = []
         commands += [EndBackoff(order=order.order, expected=order.version) for order in backoffs.values()]
+        commands += [EndWait(order=order.order, expected=order.version) for order in waits.values()]
         commands += [EnforceDeadline(plan=plan.plan, expected=plan.version) for plan in deadlines.values()]
         commands += [TellDependents(order=name) for name in tell]
         commands += [AdvanceCancel(plan=name) for name in revise]

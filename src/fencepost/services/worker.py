@@ -16,7 +16,7 @@ import msgspec
 
 from fencepost.core.commands import EnrolWorker, ReserveNext
 from fencepost.core.ids import IdSource
-from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
+from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED, WAIT
 from fencepost.core.views import is_blocked
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
@@ -150,7 +150,7 @@ class Worker:
                 return False
             if not self._upkeep.is_quiet(look):
                 return False
-            waiting = (RETRY, RESERVATION, LEASE, UNSETTLED, FINISH, TELL, REVISE)
+            waiting = (RETRY, WAIT, RESERVATION, LEASE, UNSETTLED, FINISH, TELL, REVISE)
             return all(look.next_due(stage) is None for stage in waiting)
 
     def _now_us(self, look: Look) -> int:
@@ -242,7 +242,7 @@ class Worker:
         if self._recoverer.suspects or self._upkeep.unfinished:
             return LOOK_S
         with self._means.kernel.reader.look() as look:
-            stages = (RESERVATION, LEASE, RETRY, UNSETTLED, DEADLINE)
+            stages = (RESERVATION, LEASE, RETRY, WAIT, UNSETTLED, DEADLINE)
             times = {stage: due for stage in stages if (due := look.next_due(stage)) is not None}
             now_us = self._now_us(look)
             # The death of somebody who holds something is written down by nobody: it has to be looked for.

@@ -74,7 +74,7 @@ def test_c1_the_contract_covers_the_work_and_names_its_needs_by_their_contracts(
             "effects": "declared",
             "policies": Policies(
                 cancellation="fence_at_once",
-                checkpoint="none",
+                checkpoint="resume_last",
                 reconciliation="human",
                 retention="plan",
                 projection="local",

@@ -50,8 +50,8 @@ def test_w1_an_order_is_born_submitted_now_and_as_its_spec_says() -> None:
     first = world.body(world.order("a").spec_seq)
     assert isinstance(first, WorkOrderSpec)
     name = "order_" + "a" * 32
-    born = fold(world, name, replace(first, order=name, parent="order_x", plan=None))
-    assert (born.state, born.reason, born.parent) == ("submitted", "just_submitted", "order_x")
+    born = fold(world, name, replace(first, order=name, plan=None))
+    assert (born.state, born.reason, born.parent) == ("submitted", "just_submitted", None)
     assert (born.submitted_us, born.moved_us, born.terms.priority) == (world.now_us, world.now_us, "high")
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from fencepost.core.limits import LEASE_MAX_US, Limits
 
 PLAN = 3 * Limits().plan_orders_max + 100
-PAGE = 6 * 256 + 3 * 256 + 100
+PAGE = 6 * 256 + 6 * 256 + 100
 
 RELATIONS: list[tuple[str, dict[str, int], dict[str, int]]] = [
     (

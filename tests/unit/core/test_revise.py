@@ -33,6 +33,7 @@ def test_w19_a_cancel_reaches_every_state_that_goes_on_and_frees_what_was_held(s
             "result_pending": "rejected_stale",
             "conflict": "rejected_conflict",
             "retry_wait": "retryable_failed",
+            "waiting": "yielded",
         }
         attempt = world.attempt_of(after)
         assert attempt.state == expected.get(before.state, "cancelled_no_effect")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.core import commands as c
-from fencepost.core.decide import ending
+from fencepost.core.decide import Batch, ending
 from fencepost.core.limits import Limits
 from fencepost.core.records.budget import HoldSettled
 from fencepost.core.records.common import Usage
@@ -35,8 +35,14 @@ def usage(receipt: str, *unknown: str, **amounts: int) -> Usage:
     return Usage(receipt=receipt, provider="shop", amounts=amounts, unknown=unknown)
 
 
+def nothing_booked() -> Batch:
+    world = World()
+    return Batch(world, world.given(), len(world.facts) + 1)
+
+
 def test_w18_receipts_are_added_up_each_once_and_those_that_are_booked_not_at_all() -> None:
     found = ending.used(
+        nothing_booked(),
         [usage("1", calls=2), usage("2", calls=3, tokens_input=1), usage("1", calls=2), usage("0", calls=9)],
         hold({"calls": 9}, "shop:0"),
     )
@@ -45,15 +51,15 @@ def test_w18_receipts_are_added_up_each_once_and_those_that_are_booked_not_at_al
 
 def test_w18_what_is_unknown_is_charged_as_it_is_held_or_as_others_say_if_that_is_more() -> None:
     held = hold({"calls": 4, "tokens_input": 4, "tokens_output": 0})
-    found = ending.used([usage("1", "calls"), usage("2", "tokens_input", tokens_input=9)], held)
+    found = ending.used(nothing_booked(), [usage("1", "calls"), usage("2", "tokens_input", tokens_input=9)], held)
     assert found == ({"calls": 4, "tokens_input": 9}, ("shop:1", "shop:2"), True)
-    assert ending.used([usage("1", "calls", calls=1)], held).amounts == {"calls": 4}
-    nothing = ending.used([usage("1", "tokens_output", "time_us")], held)
+    assert ending.used(nothing_booked(), [usage("1", "calls", calls=1)], held).amounts == {"calls": 4}
+    nothing = ending.used(nothing_booked(), [usage("1", "tokens_output", "time_us")], held)
     assert nothing == ({}, ("shop:1",), False), "nothing is held of these, so nothing is estimated"
 
 
 def test_w18_no_sum_is_past_what_can_be_counted_and_none_is_zero() -> None:
-    found = ending.used([usage("1", calls=INT_MAX, tokens_input=0), usage("2", calls=5)], hold({}))
+    found = ending.used(nothing_booked(), [usage("1", calls=INT_MAX, tokens_input=0), usage("2", calls=5)], hold({}))
     assert found.amounts == {"calls": INT_MAX}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.core import commands as c
-from fencepost.core.decide import admit, authority, claim, clock, dispatch, finish, recover, retry, revise
+from fencepost.core.decide import admit, authority, claim, clock, dispatch, finish, inside, recover, retry, revise, wait
 from fencepost.core.decide.batch import Batch, Decided, Given, Seen, View
 from fencepost.core.reasons import Refusal
 
@@ -29,6 +29,12 @@ _STEPS: dict[type[c.Command], _Step] = {
     c.ReleaseReservation: claim.release,
     c.RenewLeases: dispatch.renew,
     c.AppendEvent: dispatch.append_event,
+    c.SaveCheckpoint: inside.save_checkpoint,
+    c.RecordArtifact: inside.record_artifact,
+    c.ChargeUsage: inside.charge,
+    c.ReportYielded: wait.report_yielded,
+    c.AnswerOrder: wait.answer,
+    c.EndWait: wait.end_wait,
     c.ReportResult: finish.report,
     c.ReportStopped: finish.report_stopped,
     c.RecordVerification: finish.record_verification,
@@ -47,6 +53,7 @@ _WITH_REQUEST: dict[type[c.Command], Callable[[Batch, c.Request, Any], Decided |
     c.SubmitPlan: admit.submit_plan,
     c.SubmitOrder: admit.submit_order,
     c.Activate: dispatch.activate,
+    c.SubmitChild: inside.submit_child,
 }
 
 

@@ -19,7 +19,7 @@ from fencepost.core.reasons import Refusal
 from fencepost.core.records.clock import ClockDeadlineEligibility, ExpiryEligibility, LogicalClockObservation
 from fencepost.core.state import CLOCK, DOMAIN, ClockState
 
-_Deadline = Literal["backoff", "plan_deadline", "unsettled_hold"]
+_Deadline = Literal["backoff", "plan_deadline", "unsettled_hold", "wait"]
 _Target = Literal["work_order", "plan", "budget_hold"]
 
 

@@ -9,11 +9,20 @@ has taken it yet.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from fencepost.core.amounts import available
 from fencepost.core.canonical import digest_of
-from fencepost.core.commands import Activate, AppendEvent, EnrolWorker, RenewLeases, Request
+from fencepost.core.commands import (
+    Activate,
+    AppendEvent,
+    EnrolWorker,
+    RecordArtifact,
+    RenewLeases,
+    Request,
+    SaveCheckpoint,
+    SubmitChild,
+)
 from fencepost.core.deadlines import has_lapsed
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
@@ -107,6 +116,7 @@ def activate(batch: Batch, request: Request, command: Activate) -> Decided | Ref
             outputs=order.terms.outputs,
             granted=granted,
             contributors=_contributors(batch, request, command, order.terms.may),
+            checkpoint=order.checkpoint or None,
         ),
     )
     live = ending.attempt_of(batch, attempt.attempt)
@@ -262,7 +272,7 @@ def append_event(batch: Batch, command: AppendEvent) -> Decided | Refusal:
     if command.spec != order.spec or command.input_set != attempt.input_set:
         return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
     if fence_refusal(batch, attempt, command.fence) is not None:
-        return late_event(batch, attempt, command)
+        return late(batch, attempt, command, "event")
     batch.emit(
         attempt.attempt,
         AttemptEvent(
@@ -278,12 +288,17 @@ def append_event(batch: Batch, command: AppendEvent) -> Decided | Refusal:
     return batch.decided({"attempt": attempt.attempt, "lease_until_us": attempt.lease_us})
 
 
-def late_event(batch: Batch, attempt: AttemptState, command: AppendEvent) -> Decided | Refusal:
-    """Keep a late event once for each attempt, kind and digest; it moves nothing (W17)."""
+def late(
+    batch: Batch,
+    attempt: AttemptState,
+    command: AppendEvent | SaveCheckpoint | RecordArtifact | SubmitChild,
+    what: Literal["event", "checkpoint", "artifact", "child"],
+) -> Decided | Refusal:
+    """Keep a late fact once for each attempt, kind and digest; it moves nothing (W17)."""
     detail = {"subject": attempt.attempt}
     stale = Refusal(code="rejected_stale", field="/fence", detail=detail)
     digest = digest_of(command)
-    if is_kept(attempt, "event", digest):
+    if is_kept(attempt, what, digest):
         return stale
     if not remembers_more(batch, attempt, command.fence):
         return Refusal(code="stale_fence", field="/fence", detail=detail)
@@ -292,7 +307,7 @@ def late_event(batch: Batch, attempt: AttemptState, command: AppendEvent) -> Dec
         LateRecord(
             order=attempt.order,
             fence=command.fence,
-            what="event",
+            what=what,
             digest=digest,
             disposition="rejected_stale",
             reason="stale_fence",

@@ -16,16 +16,26 @@ from typing import NamedTuple
 from fencepost.core import needs
 from fencepost.core.amounts import plus
 from fencepost.core.decide.batch import Batch
-from fencepost.core.evolve import Edge
-from fencepost.core.machines import ATTEMPT, ENDED
+from fencepost.core.evolve import CHILD, PARENT, Edge
+from fencepost.core.machines import ATTEMPT, ENDED, LIVE
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
-from fencepost.core.records.attempt import AttemptMoved, LateRecord, ResultFacts, VerificationReceipt
+from fencepost.core.records.attempt import AttemptMoved, AttemptResult, LateRecord, ResultFacts, VerificationReceipt
 from fencepost.core.records.budget import HoldAdjusted, HoldReleased, HoldSettled, HoldUnsettled
 from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import DependencyObserved, DependentsTold, WorkOrderMoved
 from fencepost.core.shares import Shares
-from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState, ScopeState, Value
+from fencepost.core.state import (
+    Account,
+    AttemptState,
+    HoldState,
+    OrderState,
+    PlanState,
+    ReceiptState,
+    ScopeState,
+    Value,
+    receipt_subject,
+)
 from fencepost.core.strictjson import INT_MAX
 
 TIME = "time_us"
@@ -139,11 +149,65 @@ def tell(batch: Batch, first: str) -> None:
             continue
         page = batch.dependents(name, order.told, batch.fanout_left)
         for edge in page:
-            if _observe(batch, edge, order.state):
+            if _hear(batch, edge, order.state):
                 queue.append(edge.dependent)
         batch.fanout_left -= max(len(page), 1)
         last = page[-1].position if page else order.dependents - 1
         batch.emit(name, DependentsTold(position=last, done=last + 1 >= order.dependents))
+
+
+def _hear(batch: Batch, edge: Edge, outcome: str) -> bool:
+    """Tell one of those who are told of an end; return whether that ended it."""
+    if edge.group == CHILD:
+        child = order_of(batch, edge.dependent)
+        if child.state in ENDED or waits_for_effect(child):
+            return False
+        carry_out(batch, child, "parent_ended", edge.member)
+        return True
+    if edge.group == PARENT:
+        parent = order_of(batch, edge.dependent)
+        if parent.state == "waiting" and children_ended(batch, parent):
+            move(batch, parent.order, "ready", "children_ended", edge.member)
+        return False
+    return _observe(batch, edge, outcome)
+
+
+def children_ended(batch: Batch, parent: OrderState) -> bool:
+    """Whether a waiting order waits for children and all of them have ended."""
+    wait = parent.wait
+    return wait is not None and bool(wait.orders) and all(order_of(batch, n).state in ENDED for n in wait.orders)
+
+
+def waits_for_effect(order: OrderState) -> bool:
+    """While an effect may have happened, reconciliation or a person's word comes before any cancel (G1, W19)."""
+    return order.effect_open or order.state in ("reconciling", "unknown_terminal")
+
+
+def cancel(batch: Batch, order: OrderState, reason: str) -> None:
+    """Carry a cancel out on one order that has not ended, and tell of it."""
+    carry_out(batch, order, reason, reason)
+    tell(batch, order.order)
+
+
+def carry_out(batch: Batch, order: OrderState, reason: str, cause: str) -> None:
+    """End one order by a cancel. Commit order decides: what it was doing ends in the same batch."""
+    attempt = attempt_of(batch, order.attempt) if order.attempt is not None else None
+    if order.state == "reserved" and attempt is not None:
+        move_attempt(batch, attempt, "cancelled_no_effect", reason=reason)
+        release(batch, attempt, reason)
+    elif order.state == "active" and attempt is not None and attempt.state in LIVE:
+        move(batch, order.order, "cancellation_requested", "cancel_requested", cause)
+        move_attempt(batch, attempt, "cancellation_requested", "cancelled_no_effect", reason=reason)
+        unsettle(batch, attempt)
+    elif order.state in ("result_pending", "conflict") and attempt is not None:
+        target = "rejected_stale" if order.state == "result_pending" else "rejected_conflict"
+        facts = batch.body(attempt.result_seq, AttemptResult).facts
+        move_attempt(batch, attempt, target, reason=reason)
+        settle_from_result(batch, attempt, facts)
+    if order.effect_applied:  # G2: what has happened cannot be cancelled
+        move(batch, order.order, "failed", "cancelled_after_effect", cause)
+    else:
+        move(batch, order.order, "cancelled", reason, cause if cause != reason else "")
 
 
 def _observe(batch: Batch, edge: Edge, outcome: str) -> bool:
@@ -194,7 +258,7 @@ def time_receipt(attempt: AttemptState) -> str:
     return f"{KERNEL}:{attempt.attempt}:time"
 
 
-def used(usages: Sequence[Usage], hold: HoldState) -> Used:
+def used(batch: Batch, usages: Sequence[Usage], hold: HoldState) -> Used:
     """Add up the receipts that this hold has not booked yet; one that is named twice counts once.
 
     An unknown dimension is never zero: it is charged as it is held.
@@ -204,7 +268,7 @@ def used(usages: Sequence[Usage], hold: HoldState) -> Used:
     unknown: set[str] = set()
     for usage in usages:
         name = f"{usage.provider}:{usage.receipt}"
-        if name in hold.receipts or name in receipts:
+        if name in hold.receipts or name in receipts or _is_booked(batch, usage.provider, name):
             continue
         receipts.append(name)
         amounts = plus(amounts, usage.amounts)
@@ -213,6 +277,11 @@ def used(usages: Sequence[Usage], hold: HoldState) -> Used:
         amounts[dimension] = max(amounts.get(dimension, 0), hold.held[dimension])
     known = {dimension: min(amount, INT_MAX) for dimension, amount in amounts.items() if amount}
     return Used(known, tuple(receipts), bool(unknown))
+
+
+def _is_booked(batch: Batch, provider: str, name: str) -> bool:
+    """Whether this receipt of a provider was booked before, on whatever hold."""
+    return provider != KERNEL and batch.find(receipt_subject(name), ReceiptState) is not None
 
 
 def _names_time(usages: Sequence[Usage]) -> bool:
@@ -228,7 +297,7 @@ def settle_from_result(batch: Batch, attempt: AttemptState, facts: ResultFacts) 
     hold = hold_of(batch, attempt)
     if hold.state != "held":
         return
-    amounts, receipts, conservative = used(facts.usage, hold)
+    amounts, receipts, conservative = used(batch, facts.usage, hold)
     if not _names_time(facts.usage) and facts.duration_us:
         amounts = {**amounts, TIME: facts.duration_us}
     if attempt.verification_seq:
@@ -244,7 +313,7 @@ def settle_late(batch: Batch, attempt: AttemptState, usages: Sequence[Usage]) ->
     A hold that is still held waits for its ordinary settlement. No more receipts than the bound are ever booked.
     """
     hold = hold_of(batch, attempt)
-    amounts, receipts, conservative = used(usages, hold)
+    amounts, receipts, conservative = used(batch, usages, hold)
     if not receipts or hold.state in ("held", "released"):
         return
     if len(hold.receipts) + len(receipts) > batch.given.limits.receipts_per_hold_max:

@@ -139,8 +139,8 @@ def _is_to_be_kept(batch: Batch, attempt: AttemptState, command: ReportResult) -
     hold = ending.hold_of(batch, attempt)
     if hold.state != "held":
         return remembers_more(batch, attempt, command.fence)
-    waiting = ending.used(ending.late_usages(batch, attempt), hold).receipts
-    fresh = set(ending.used(command.facts.usage, hold).receipts).difference(waiting)
+    waiting = ending.used(batch, ending.late_usages(batch, attempt), hold).receipts
+    fresh = set(ending.used(batch, command.facts.usage, hold).receipts).difference(waiting)
     if len(waiting) + len(fresh) > batch.given.limits.receipts_per_hold_max:
         return False
     return bool(fresh) or remembers_more(batch, attempt, command.fence)
@@ -178,7 +178,7 @@ def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
         return Refusal(code="out_of_range", field="/duration_us", detail=detail)
     refusal = fence_refusal(batch, attempt, command.fence)
     if refusal is not None:
-        return _stopped_late(batch, attempt, command, refusal)
+        return stopped_late(batch, attempt, command.fence, command.duration_us, refusal)
     order = ending.order_of(batch, attempt.order)
     credited = {"attempts": 1} if order.yields < batch.given.limits.yields_max else {}
     path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
@@ -192,11 +192,13 @@ def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
     return batch.decided({"order": order.order})
 
 
-def _stopped_late(batch: Batch, attempt: AttemptState, command: ReportStopped, refusal: Refusal) -> Decided | Refusal:
+def stopped_late(
+    batch: Batch, attempt: AttemptState, fence: int, duration_us: int, refusal: Refusal
+) -> Decided | Refusal:
     """The fence is gone and nothing is credited, but the time is spent all the same: facts outlive authority."""
-    if command.fence != attempt.fence:
+    if fence != attempt.fence:
         return refusal
-    usage = Usage(receipt=f"{attempt.attempt}:time", provider=ending.KERNEL, amounts={ending.TIME: command.duration_us})
+    usage = Usage(receipt=f"{attempt.attempt}:time", provider=ending.KERNEL, amounts={ending.TIME: duration_us})
     before = len(batch.facts)
     ending.settle_late(batch, attempt, (usage,))
     late = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})

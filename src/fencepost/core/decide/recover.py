@@ -28,7 +28,7 @@ HOLDING = frozenset({"reserved", *LIVE})
 _STATE_CODES = {"attempt": "attempt_state", "hold": "hold_state", "order": "order_state"}
 
 
-def _found(
+def in_state(
     batch: Batch, field: str, subject: str, kind: type[V], needed: Collection[str], expected: int | None
 ) -> V | Refusal:
     """The subject, if it exists, is in one of the states that the command needs and at the version that it saw.
@@ -46,7 +46,7 @@ def _found(
 
 
 def expire(batch: Batch, command: ExpireAttempt) -> Decided | Refusal:
-    attempt = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, command.expected)
+    attempt = in_state(batch, "attempt", command.attempt, AttemptState, HOLDING, command.expected)
     if isinstance(attempt, Refusal):
         return attempt
     reserved = attempt.state == "reserved"
@@ -91,7 +91,7 @@ def _settle_unreported(
     """Charge the time from activation to the proved end, beside what receipts have said, and free the rest."""
     hold = ending.hold_of(batch, attempt)
     time_us = min(max(until_us - attempt.activated_us, 0), hold.held.get(ending.TIME, 0))
-    amounts, receipts, conservative = ending.used(ending.late_usages(batch, attempt), hold)
+    amounts, receipts, conservative = ending.used(batch, ending.late_usages(batch, attempt), hold)
     known_us = amounts.pop(ending.TIME, 0)
     if max(time_us, known_us):
         amounts[ending.TIME] = max(time_us, known_us)
@@ -110,10 +110,10 @@ def prove_holder_gone(batch: Batch, command: ProveHolderGone) -> Decided | Refus
     attempt = batch.find(command.attempt, AttemptState)
     cancelled = attempt is not None and ending.hold_of(batch, attempt).state == "unsettled"
     if attempt is None or not cancelled:
-        found = _found(batch, "attempt", command.attempt, AttemptState, HOLDING, None)
-        if isinstance(found, Refusal):
-            return found
-        attempt = found
+        known = in_state(batch, "attempt", command.attempt, AttemptState, HOLDING, None)
+        if isinstance(known, Refusal):
+            return known
+        attempt = known
     if attempt.fence != command.fence:
         return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
     if not _proof_fits(attempt, command):
@@ -154,7 +154,7 @@ def _proof_fits(attempt: AttemptState, command: ProveHolderGone) -> bool:
 
 def settle_hold(batch: Batch, command: SettleHold) -> Decided | Refusal:
     """The facts of an ended attempt did not come by the recorded time: all that is held is charged, and flagged."""
-    hold = _found(batch, "hold", command.hold, HoldState, ("unsettled",), command.expected)
+    hold = in_state(batch, "hold", command.hold, HoldState, ("unsettled",), command.expected)
     if isinstance(hold, Refusal):
         return hold
     refusal = prove_deadline(batch, "unsettled_hold", "budget_hold", hold.hold, hold.version, hold.settle_by_us)
@@ -169,7 +169,7 @@ def settle_hold(batch: Batch, command: SettleHold) -> Decided | Refusal:
 
 
 def end_backoff(batch: Batch, command: EndBackoff) -> Decided | Refusal:
-    order = _found(batch, "order", command.order, OrderState, ("retry_wait",), command.expected)
+    order = in_state(batch, "order", command.order, OrderState, ("retry_wait",), command.expected)
     if isinstance(order, Refusal):
         return order
     refusal = prove_deadline(batch, "backoff", "work_order", order.order, order.version, order.retry_due_us)
@@ -181,7 +181,7 @@ def end_backoff(batch: Batch, command: EndBackoff) -> Decided | Refusal:
 
 def reexamine(batch: Batch, command: Reexamine) -> Decided | Refusal:
     """Budget may have come free, have run out for good, or be held up by something else, since it was blocked."""
-    order = _found(batch, "order", command.order, OrderState, ("blocked_budget",), command.expected)
+    order = in_state(batch, "order", command.order, OrderState, ("blocked_budget",), command.expected)
     if isinstance(order, Refusal):
         return order
     if ending.exhausted_on_path(batch, order) is not None:

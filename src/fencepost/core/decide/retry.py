@@ -38,6 +38,10 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
     if order.state not in ENDED or order.state in ("applied", "unknown_terminal"):
         detail = {"subject": order.order, "state": order.state}
         return Refusal(code="retry_refused", field="/order", detail=detail)
+    if order.parent is not None:
+        # Only its parent knows what it is for; that one is retried, and asks for its children anew.
+        detail = {"subject": order.order, "state": f"a child of {order.parent}, which alone may ask for it again"}
+        return Refusal(code="retry_refused", field="/order", detail=detail)
     refusal = ending.plan_refusal(batch, order) or _reopens_too_many(batch, order) or _still_fails(batch, order)
     if refusal is not None:
         return refusal
@@ -90,7 +94,7 @@ def _closure(batch: Batch, first: OrderState) -> list[str] | Refusal:
             after = -1
             while page := batch.dependents(name, after, batch.given.limits.page_max):
                 after = page[-1].position
-                for edge in page:
+                for edge in (edge for edge in page if edge.group >= 0):
                     dependent = _newest(batch, edge.dependent)
                     if dependent.state == "dependency_failed" and dependent.order not in known:
                         known.add(dependent.order)

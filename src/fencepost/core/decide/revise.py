@@ -22,9 +22,8 @@ from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import prove_deadline
 from fencepost.core.decide.drafts import ceilings_refusal
 from fencepost.core.index import TASK
-from fencepost.core.machines import ENDED, LIVE
+from fencepost.core.machines import ENDED
 from fencepost.core.reasons import Refusal
-from fencepost.core.records.attempt import AttemptResult
 from fencepost.core.records.budget import BudgetCeilingSet
 from fencepost.core.records.plan import PlanCancelAdvanced, PlanCancelRequested
 from fencepost.core.state import OrderState, PlanState, ScopeState
@@ -38,38 +37,12 @@ def cancel_order(batch: Batch, command: CancelOrder) -> Decided | Refusal:
         return Refusal(code="not_found", field="/order", detail={"subject": command.order})
     if order.state in ENDED:
         return Refusal(code="order_ended", field="/order", detail={"subject": order.order, "state": order.state})
-    if _waits_for_effect(order):
+    if ending.waits_for_effect(order):
         detail = {"subject": order.order, "state": order.state, "needed": "an effect that is resolved"}
         return Refusal(code="order_state", field="/order", detail=detail)
-    cancel(batch, order, "cancelled_by_request")
+    ending.cancel(batch, order, "cancelled_by_request")
     after = ending.order_of(batch, order.order)
     return batch.decided({"order": order.order, "state": after.state, "reason": after.reason})
-
-
-def _waits_for_effect(order: OrderState) -> bool:
-    """While an effect may have happened, reconciliation or a person's word comes before any cancel (G1, W19)."""
-    return order.effect_open or order.state in ("reconciling", "unknown_terminal")
-
-
-def cancel(batch: Batch, order: OrderState, reason: str) -> None:
-    """Carry a cancel out on one order that has not ended."""
-    attempt = ending.attempt_of(batch, order.attempt) if order.attempt is not None else None
-    if order.state == "reserved" and attempt is not None:
-        ending.move_attempt(batch, attempt, "cancelled_no_effect", reason=reason)
-        ending.release(batch, attempt, reason)
-    elif order.state == "active" and attempt is not None and attempt.state in LIVE:
-        ending.move(batch, order.order, "cancellation_requested", "cancel_requested", reason)
-        ending.move_attempt(batch, attempt, "cancellation_requested", "cancelled_no_effect", reason=reason)
-        ending.unsettle(batch, attempt)
-    elif order.state in ("result_pending", "conflict") and attempt is not None:
-        target = "rejected_stale" if order.state == "result_pending" else "rejected_conflict"
-        facts = batch.body(attempt.result_seq, AttemptResult).facts
-        ending.move_attempt(batch, attempt, target, reason=reason)
-        ending.settle_from_result(batch, attempt, facts)
-    if order.effect_applied:  # G2: what has happened cannot be cancelled
-        ending.end(batch, order.order, "failed", "cancelled_after_effect", reason)
-    else:
-        ending.end(batch, order.order, "cancelled", reason)
 
 
 def cancel_plan(batch: Batch, command: CancelPlan) -> Decided | Refusal:
@@ -124,8 +97,8 @@ def _advance(batch: Batch, name: str) -> Decided:
     for row in page:
         order = ending.order_of(batch, row.subject)
         reason = ending.plan_end(batch, order) or "plan_cancelled"
-        if order.state not in ENDED and not _waits_for_effect(order):
-            cancel(batch, order, reason)
+        if order.state not in ENDED and not ending.waits_for_effect(order):
+            ending.cancel(batch, order, reason)
     position = page[-1].due_us if page else plan.cancel_position
     done = len(page) < limit
     batch.emit(name, PlanCancelAdvanced(position=position, done=done))

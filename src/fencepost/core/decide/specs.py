@@ -29,11 +29,11 @@ from fencepost.core.records.plan import (
     WorkOrderSpec,
 )
 from fencepost.core.shares import Shares
-from fencepost.core.state import AUTHORITY, SCOPE, AuthorityState
+from fencepost.core.state import AUTHORITY, SCOPE, AuthorityState, OrderState
 
 POLICIES = Policies(
     cancellation="fence_at_once",
-    checkpoint="none",
+    checkpoint="resume_last",
     reconciliation="human",
     retention="plan",
     projection="local",
@@ -109,6 +109,18 @@ class Specs:
                 ),
             )
             for group in drafts
+        )
+
+    def child(self, draft: OrderDraft, position: int, order: str, hold: Shares, parent: OrderState) -> WorkOrderSpec:
+        """A spec inside another one: in its plan, under its accounts, known by both names. It fails nobody's plan."""
+        body = self.spec(msgspec.structs.replace(draft, may_fail=True), position, order, hold, parent.children)
+        return sealed_spec(
+            msgspec.structs.replace(
+                body,
+                task=f"{parent.task}.{draft.task}",
+                parent=parent.order,
+                accounts=(*parent.accounts, order),
+            )
         )
 
     def spec(

@@ -12,8 +12,9 @@ from typing import Any
 
 from fencepost.core.evolve import attempt as _attempt
 from fencepost.core.evolve import authority as _authority
+from fencepost.core.evolve import inside as _inside
 from fencepost.core.evolve import plan as _plan
-from fencepost.core.evolve.edit import Edge, Edit, Fact, Fold, claim_revision
+from fencepost.core.evolve.edit import CHILD, PARENT, Edge, Edit, Fact, Fold, claim_revision
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.records import attempt, authority, budget, clock, plan
 
@@ -31,6 +32,8 @@ STEPS: dict[type, Callable[[Edit, Any], None]] = {
     plan.WorkOrderMoved: _plan.work_order_moved,
     plan.DependencyObserved: _plan.dependency_observed,
     plan.DependentsTold: _plan.dependents_told,
+    plan.WorkOrderWaits: _inside.work_order_waits,
+    plan.AnswerRecorded: _inside.answer_recorded,
     plan.PlanCancelRequested: _plan.plan_cancel_requested,
     plan.PlanCancelAdvanced: _plan.plan_cancel_advanced,
     budget.BudgetCeilingSet: _plan.budget_ceiling_set,
@@ -38,6 +41,10 @@ STEPS: dict[type, Callable[[Edit, Any], None]] = {
     budget.HoldReleased: _attempt.hold_released,
     budget.HoldUnsettled: _attempt.hold_unsettled,
     budget.HoldAdjusted: _attempt.hold_adjusted,
+    budget.UsageCharged: _inside.usage_charged,
+    attempt.CheckpointEnvelope: _inside.checkpoint_envelope,
+    attempt.AttemptArtifact: _inside.attempt_artifact,
+    attempt.AttemptYielded: _inside.attempt_yielded,
     attempt.WorkerEnrolled: _attempt.worker_enrolled,
     attempt.AttemptReservation: _attempt.attempt_reservation,
     attempt.AttemptDescriptor: _attempt.attempt_descriptor,
@@ -62,4 +69,4 @@ def evolve(fold: Fold, fact: Fact) -> None:
     edit.close()
 
 
-__all__ = ["STEPS", "Edge", "Edit", "Fact", "Fold", "claim_revision", "evolve"]
+__all__ = ["CHILD", "PARENT", "STEPS", "Edge", "Edit", "Fact", "Fold", "claim_revision", "evolve"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.core.amounts import plus
-from fencepost.core.canonical import encode_trusted
+from fencepost.core.canonical import encode_trusted, sanitize
 from fencepost.core.deadlines import has_lapsed
 from fencepost.core.evolve.edit import (
     Edit,
@@ -15,16 +15,26 @@ from fencepost.core.evolve.edit import (
     require_verdict,
 )
 from fencepost.core.ids import sha256_of
-from fencepost.core.limits import LEASE_MAX_US
+from fencepost.core.limits import LEASE_MAX_US, NOTE_BYTES_MAX
 from fencepost.core.machines import BUDGET_HOLD, LIVE, CorruptHistory
 from fencepost.core.records import attempt, budget
 from fencepost.core.records.envelope import Wire
-from fencepost.core.state import CLOCK, AttemptState, ClockState, HoldState, OrderState, WorkerState
+from fencepost.core.state import (
+    CLOCK,
+    KERNEL_RECEIPTS,
+    AttemptState,
+    ClockState,
+    HoldState,
+    OrderState,
+    ReceiptState,
+    WorkerState,
+    receipt_subject,
+)
 
 _ONE_ATTEMPT = {"attempts": 1}
 
 
-def _is_live(edit: Edit, known: AttemptState) -> bool:
+def is_live(edit: Edit, known: AttemptState) -> bool:
     """Whether the attempt's fence is live: what decides about renewals, events and reports."""
     return known.state in LIVE and not has_lapsed(edit.need(CLOCK, ClockState), known.lease_us)
 
@@ -132,6 +142,7 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
     order = edit.need(body.order, OrderState)
     if order.attempt != known.attempt or order.spec != body.spec or known.worker != body.worker:
         raise edit.corrupt(f"{known.attempt} is activated for another order, spec or worker")
+    edit.require((body.checkpoint or "") == order.checkpoint, f"{known.attempt} resumes from another checkpoint")
     edit.require(body.lease_from_us == edit.now_us, f"the lease of {known.attempt} is not new")
     _require_lease(edit, body.lease_until_us, f"the lease of {known.attempt}")
     lapsed = has_lapsed(edit.need(CLOCK, ClockState), known.activation_deadline_us)
@@ -149,7 +160,7 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
     _require_lease(edit, body.until_us, f"the renewed lease of {worker.worker}")
     for name in body.attempts:
         known = edit.need(name, AttemptState)
-        if not _is_live(edit, known) or known.worker != worker.worker:
+        if not is_live(edit, known) or known.worker != worker.worker:
             raise CorruptHistory(f"record {edit.fact.seq}: {name} has no live lease of {worker.worker}")
         renewed = edit.change(name, known, lease_us=body.until_us)
         edit.change(name, renewed, claim=claim_revision(known.claim, renewed))
@@ -157,21 +168,24 @@ def lease_renewal(edit: Edit, body: attempt.LeaseRenewal) -> None:
 
 def attempt_event(edit: Edit, body: attempt.AttemptEvent) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
-    if known.fence != body.fence or known.order != body.order or not _is_live(edit, known):
+    if known.fence != body.fence or known.order != body.order or not is_live(edit, known):
         raise edit.corrupt(f"{known.attempt} speaks under a stale fence")
     if body.input_set != known.input_set or body.spec != edit.need(body.order, OrderState).spec:
         raise edit.corrupt(f"{known.attempt} speaks of another spec or input set")
+    heard: dict[str, object] = {"heard_us": edit.now_us}
+    if body.family == "heartbeat_observed" and body.note:
+        heard["note"] = sanitize(body.note, NOTE_BYTES_MAX)
     if body.family == "execution_started" and known.state == "leased":
-        move_attempt(edit, known, "running", "attempt_running")
+        move_attempt(edit, known, "running", "attempt_running", **heard)
     else:
-        edit.change(known.attempt, known)
+        edit.change(known.attempt, known, **heard)
 
 
 def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     """A result under a live fence ends the lease: nothing of that attempt expires any more (lifecycle, 3)."""
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt or not _is_live(edit, known):
+    if known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known):
         raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
     if body.spec != order.spec or body.claim != known.claim or body.facts.input_set != known.input_set:
         raise edit.corrupt(f"{known.attempt} reports on another spec, claim or input set")
@@ -188,7 +202,7 @@ def late_record(edit: Edit, body: attempt.LateRecord) -> None:
     if any((what, digest) == (body.what, body.digest) for what, digest, _ in known.late):
         raise CorruptHistory(f"record {edit.fact.seq}: this late {body.what} is kept already")
     edit.require((known.fence, known.order) == (body.fence, body.order), f"{known.attempt} has another fence or order")
-    late = known.state != "reserved" and not _is_live(edit, known)
+    late = known.state != "reserved" and not is_live(edit, known)
     edit.require(late, f"{known.attempt} may still speak, so that this {body.what} is not late")
     conflicts = body.what == "result" and bool(known.result)
     edit.require(conflicts == (body.disposition == "rejected_conflict"), f"this late {body.what} is of another kind")
@@ -310,6 +324,13 @@ def holder_gone_proof(edit: Edit, body: attempt.HolderGoneProof) -> None:
     edit.change(known.attempt, known, gone_seq=edit.fact.seq)
 
 
+def _remember(edit: Edit, hold: HoldState, receipts: tuple[str, ...]) -> None:
+    """A receipt of a provider is booked once in the whole scope. The kernel's own name their attempt."""
+    for name in receipts:
+        if not name.startswith(KERNEL_RECEIPTS):
+            edit.create(receipt_subject(name), ReceiptState(version=1, hold=hold.hold, seq=edit.fact.seq))
+
+
 def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
     hold = edit.need(edit.fact.subject, HoldState)
     BUDGET_HOLD.require(hold.state, "settled")
@@ -317,6 +338,7 @@ def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
         edit.require_proof("unsettled_hold", hold.hold, hold.version)
     if not set(body.receipts).isdisjoint(hold.receipts):
         raise edit.corrupt(f"a receipt of {hold.hold} is booked twice")
+    _remember(edit, hold, body.receipts)
     edit.require(body.estimated_us <= body.charged.get("time_us", 0), f"{hold.hold} estimates more than it charges")
     if body.credited:
         order = edit.need(hold.order, OrderState)
@@ -360,6 +382,7 @@ def hold_adjusted(edit: Edit, body: budget.HoldAdjusted) -> None:
         raise CorruptHistory(f"record {edit.fact.seq}: {hold.hold} has not ended, so nothing is adjusted")
     if set(body.receipts) & set(hold.receipts):
         raise CorruptHistory(f"record {edit.fact.seq}: a receipt of {hold.hold} is booked twice")
+    _remember(edit, hold, body.receipts)
     edit.require(body.explained_us <= hold.estimated_us, f"{hold.hold} has no such estimate")
     edit.change(
         hold.hold,

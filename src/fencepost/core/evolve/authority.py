@@ -142,6 +142,7 @@ _TARGETS: dict[str, tuple[str, type[Value], str]] = {
     "backoff": ("work_order", OrderState, "retry_due_us"),
     "plan_deadline": ("plan", PlanState, "deadline_us"),
     "unsettled_hold": ("budget_hold", HoldState, "settle_by_us"),
+    "wait": ("work_order", OrderState, "wait_until_us"),
     "lease_expiry": ("attempt", AttemptState, "lease_us"),
     "reservation_expiry": ("attempt", AttemptState, "activation_deadline_us"),
 }

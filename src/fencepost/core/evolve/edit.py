@@ -26,13 +26,22 @@ from fencepost.core.state import (
 
 
 class Edge(NamedTuple):
-    """`dependent` waits for the end of `member`: made with the dependent, never changed."""
+    """`dependent` hears of the end of `member`: made with the younger of the two, never changed.
+
+    `group` is the number of a dependency group, or says which kin the two are (`CHILD`, `PARENT`).
+    """
 
     member: str
     position: int
     dependent: str
     group: int
     outcomes: str
+
+
+CHILD = -1
+"""Group of the edge from an order to its child: the child ends with it."""
+PARENT = -2
+"""Group of the edge from a child to the order that it is part of, which may wait for its end."""
 
 
 class Fact(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fencepost.core.evolve.edit import Edge, Edit, move_order, require_verdict
+from fencepost.core.evolve.edit import CHILD, PARENT, Edge, Edit, move_order, require_verdict
 from fencepost.core.machines import ENDED, CorruptHistory
 from fencepost.core.records import budget, plan
 from fencepost.core.state import Account, GroupState, NameState, OpenPlan, OrderState, PlanState, Terms, name_subject
@@ -86,6 +86,8 @@ def work_order_spec(edit: Edit, body: plan.WorkOrderSpec) -> None:
         ),
     )
     _add_edges(edit, body)
+    if body.parent is not None:
+        _add_child(edit, body, body.parent)
     if body.plan is not None:
         _count_order(edit, body.plan)
     if body.replaces is not None:
@@ -99,6 +101,25 @@ def _add_edges(edit: Edit, body: plan.WorkOrderSpec) -> None:
             edge = Edge(member.order, order.dependents, body.order, number, ",".join(member.outcomes))
             edit.change(member.order, order, dependents=order.dependents + 1)
             edit.add_edge(edge)
+
+
+def _add_child(edit: Edit, body: plan.WorkOrderSpec, parent_id: str) -> None:
+    """Parent and child hear of each other's end, along the edges that dependents hear by."""
+    parent = edit.need(parent_id, OrderState)
+    child = edit.need(body.order, OrderState)
+    name = body.task.removeprefix(f"{parent.task}.")
+    edit.require(
+        parent.state == "active" and name not in parent.children and body.task != name,
+        f"{body.order} cannot be a child of {parent_id}",
+    )
+    edit.require(
+        body.plan == parent.plan and body.accounts == (*parent.accounts, body.order),
+        f"{body.order} is in another plan, or under other accounts, than {parent_id}",
+    )
+    edit.add_edge(Edge(parent_id, parent.dependents, body.order, CHILD, ""))
+    edit.add_edge(Edge(body.order, child.dependents, parent_id, PARENT, ""))
+    edit.change(parent_id, parent, dependents=parent.dependents + 1, children={**parent.children, name: body.order})
+    edit.change(body.order, child, dependents=child.dependents + 1)
 
 
 def _count_order(edit: Edit, plan_id: str) -> None:
@@ -121,8 +142,8 @@ def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:
         edit.change(known.plan, known, lost=known.lost - 1)
 
 
-_BY_OWN_RECORD = frozenset({"reserved", "active", "applied"})
-"""States that only a reservation, a descriptor or an application leads to."""
+_BY_OWN_RECORD = frozenset({"reserved", "active", "applied", "waiting"})
+"""States that only a reservation, a descriptor, an application or a wait leads to."""
 
 
 def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
@@ -139,8 +160,26 @@ def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
         require_verdict(edit, order, "fails")
     if body.reason == "backoff_over":
         edit.require_proof("backoff", order.order, order.version)
-    changes = {"ready_us": body.ready_us} if body.target == "ready" else {}
+    changes: dict[str, object] = {"ready_us": body.ready_us} if body.target == "ready" else {}
+    if order.state == "waiting":
+        _require_end_of_wait(edit, order, body)
+        changes["wait"] = None
     move_order(edit, order, body.target, body.reason, **changes)
+
+
+def _require_end_of_wait(edit: Edit, order: OrderState, body: plan.WorkOrderMoved) -> None:
+    """A wait ends by what it waits for, or by a cancel."""
+    wait = order.wait
+    if body.target != "ready" or wait is None:
+        return
+    if body.reason == "time_passed":
+        edit.require(wait.until_us > 0, f"{order.order} waits for no time")
+        edit.require_proof("wait", order.order, order.version)
+        return
+    answered = bool(wait.question) and wait.question in order.answers
+    ended = bool(wait.orders) and all(edit.need(name, OrderState).state in ENDED for name in wait.orders)
+    holds = {"answered": answered, "children_ended": ended}.get(body.reason, False)
+    edit.require(holds, f"what {order.order} waits for is not there")
 
 
 def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:

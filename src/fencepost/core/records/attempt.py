@@ -9,6 +9,7 @@ import msgspec
 from fencepost.core.records.common import (
     Amounts,
     ArtifactRef,
+    CheckpointKind,
     Classification,
     Count,
     Digest,
@@ -109,6 +110,50 @@ class AttemptEvent(Body, frozen=True):
     note: Text = ""
 
 
+@record_kind("checkpoint_envelope", 1, "W5", "W6")
+class CheckpointEnvelope(Body, frozen=True):
+    """A checkpoint that the reducer has accepted, under a live fence and on the one that it builds on.
+
+    `number` counts the accepted checkpoints of the order, over all kinds. A new attempt points to the last of them; the
+    attempt that saved it never opens again. What was refused leaves a late record, or nothing.
+    """
+
+    order: str
+    spec: Digest
+    fence: Positive
+    input_set: Digest
+    number: Positive
+    builds_on: Count  # number of the one before, 0 for none
+    payload_kind: CheckpointKind
+    payload: Digest
+    bytes: Count
+    policy_context: Digest
+    artifacts: tuple[ArtifactRef, ...] = ()  # that a resumed attempt may need beside the payload
+
+
+@record_kind("attempt_artifact", 1, "W5")
+class AttemptArtifact(Body, frozen=True):
+    """A file that a running attempt put into the artifact store. Evidence: no output until a result names it."""
+
+    order: str
+    spec: Digest
+    fence: Positive
+    input_set: Digest
+    artifact: ArtifactRef
+
+
+@record_kind("attempt_yielded", 1, "W5", "W6")
+class AttemptYielded(Body, frozen=True):
+    """The attempt ended by itself, to wait without holding anything (lifecycle, 9)."""
+
+    order: str
+    spec: Digest
+    fence: Positive
+    input_set: Digest
+    duration_us: Count
+    checkpoint: str  # envelope that this attempt saved last, "" for none
+
+
 class ValidationReceipt(Wire, frozen=True):
     """One check that the executor's side made of an output. Evidence for the reducer, not a verdict."""
 
@@ -159,7 +204,7 @@ class LateRecord(Body, frozen=True):
 
     order: str
     fence: Positive
-    what: Literal["result", "event"]
+    what: Literal["result", "event", "checkpoint", "artifact", "yield", "child"]
     digest: Digest
     disposition: Literal["rejected_stale", "rejected_conflict"]
     reason: str

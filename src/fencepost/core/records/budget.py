@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from fencepost.core.records.common import Amounts, Count, Text
+from fencepost.core.records.common import Amounts, Count, Digest, Text, Usage
 from fencepost.core.records.envelope import Body, record_kind
 
 
@@ -26,7 +26,7 @@ class HoldSettled(Body, frozen=True):
     """
 
     charged: Amounts
-    basis: Literal["receipts", "expiry", "holder_gone", "stopped", "proved_deadline"]
+    basis: Literal["receipts", "expiry", "holder_gone", "stopped", "yielded", "proved_deadline"]
     receipts: tuple[str, ...] = ()
     credited: Amounts = msgspec.field(default_factory=dict)
     flagged: bool = False  # charged conservatively, not from a receipt
@@ -59,3 +59,19 @@ class HoldAdjusted(Body, frozen=True):
     charged: Amounts
     receipts: tuple[str, ...]
     explained_us: Count = 0
+
+
+@record_kind("usage_charged", 1, "W18", "W17")
+class UsageCharged(Body, frozen=True):
+    """What one receipt says was used, booked as it is, whenever it comes and under whatever fence.
+
+    What the hold still holds is used up first (`freed`); what passes it is overflow.
+    """
+
+    attempt: str
+    order: str
+    spec: Digest
+    fence: Count
+    usage: Usage
+    freed: Amounts
+    disposition: Literal["accepted", "rejected_stale"]

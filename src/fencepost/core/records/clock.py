@@ -18,6 +18,7 @@ Purpose = Literal[
     "proof_expiry",
     "evidence_retention",
     "unsettled_hold",
+    "wait",
 ]
 
 

@@ -19,6 +19,8 @@ Amounts = dict[str, Count]
 """Dimension -> amount. Dimensions: attempts, time_us, tokens_input, tokens_output, calls, money_micros:<ISO 4217>."""
 
 Classification = Literal["public", "internal", "private"]
+CheckpointKind = Literal["blob/1", "steps/1"]
+"""Registered payloads: `blob/1`, bytes that only their program reads; `steps/1`, recorded steps by name."""
 FailureClass = Literal[
     "deterministic_input",
     "policy",

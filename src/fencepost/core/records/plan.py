@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from fencepost.core.records.common import (
 )
 from fencepost.core.records.envelope import Body, Wire, record_kind
 
+Answer = Annotated[str, msgspec.Meta(max_length=65_536)]
 Outcome = Literal["applied", "failed", "cancelled", "dependency_failed", "budget_exhausted", "unknown_terminal"]
 
 
@@ -114,7 +115,7 @@ class Policies(Wire, frozen=True):
     """The policies that the seed lists beside retry: each says what the kernel does, none is only carried."""
 
     cancellation: Literal["fence_at_once"]
-    checkpoint: Literal["none"]
+    checkpoint: Literal["resume_last"]
     reconciliation: Literal["human"]
     retention: Literal["plan"]
     projection: Literal["local"]  # the route that the order's public projection may take
@@ -179,6 +180,35 @@ class WorkOrderMoved(Body, frozen=True):
     reason: str
     ready_us: Count = 0  # when it becomes `ready`: the logical time that its place in the queue counts from
     cause: str = ""  # subject or command that brought it about
+
+
+class Wait(Wire, frozen=True):
+    """What a waiting order waits for: it goes on as soon as one of these holds.
+
+    Its question is answered, all of `orders` (its own children) have ended, or `until_us` (logical) has passed.
+    """
+
+    question: str = ""
+    prompt: Text = ""
+    orders: tuple[str, ...] = ()
+    until_us: Count = 0  # 0 for no time
+
+
+@record_kind("work_order_waits", 1, "W13", "W5")
+class WorkOrderWaits(Body, frozen=True):
+    """The order waits, without attempt, hold or slot, for what its last attempt named (lifecycle, 9)."""
+
+    attempt: str
+    wait: Wait
+    reason: str
+
+
+@record_kind("answer_recorded", 1, "W5", "C25")
+class AnswerRecorded(Body, frozen=True):
+    """A person's answer to the question that the order asks. Recorded once, never changed."""
+
+    question: Name
+    value: Answer
 
 
 @record_kind("dependency_observed", 1, "W15")

@@ -19,7 +19,7 @@ NOUNS: Final[dict[str, str]] = {
     "init": "make a home here: .fencepost with store, keys and folders",
     "run": "check a plan, submit it, and work until everything has ended",
     "plan": "check, submit, show, list, diff, cancel",
-    "order": "list, show, why, watch, log, files, graph, cancel, retry",
+    "order": "list, show, why, watch, log, files, graph, answer, cancel, retry",
     "attempt": "list, show",
     "budget": "show, set",
     "clock": "show",

@@ -10,7 +10,8 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import App
-from fencepost.core.commands import CancelOrder, RetryOrder
+from fencepost.core.commands import AnswerOrder, CancelOrder, RetryOrder
+from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.machines import ENDED, WORK_ORDER
 from fencepost.core.reasons import Refusal
 from fencepost.core.state import OrderState
@@ -31,6 +32,7 @@ from fencepost.surfaces.cli.context import (
     required,
     say,
 )
+from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.living import orphans
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 from fencepost.surfaces.cli.pinned import pinned_hint
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from fencepost.surfaces.cli.graph_model import Graph
 
 NOTE_BYTES_MAX = 4_096
+ANSWER_BYTES_MAX = FIRST_VALUES.answer_bytes_max
 PAGE_MAX = 10_000
 
 app = CommandApp(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
@@ -297,6 +300,40 @@ def cancel(
     emit(
         options, document, lambda out: print(f"{order.task}: {state_text(result['state'], result['reason'])}", file=out)
     )
+
+
+@app.command(name="answer")
+def answer(
+    name: Name,
+    value: Annotated[str, Parameter(help="The answer, any text; - reads it from standard input.")],
+    /,
+    *,
+    question: Annotated[str, Parameter(help="Which question; first value: the one that it asks now.")] = "",
+    command_key: CommandKey = None,
+    options: Globals = NO_GLOBALS,
+) -> None:
+    """Answer the question that an order asks. It goes on with the answer, which stays as it is."""
+    if value == STDIN:
+        value = _from_stdin()
+    with opened(options) as home:
+        with home.kernel.reader.look() as look:
+            order = find_order(look, name)
+        command = AnswerOrder(order=order.order, value=value, question=question)
+        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        result = required(receipt)
+    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
+    emit(options, document, lambda out: print(f"{order.task}: {result['question']} is answered", file=out))
+
+
+def _from_stdin() -> str:
+    """An answer from standard input, without the line end that a shell adds."""
+    data = sys.stdin.buffer.read(ANSWER_BYTES_MAX + 2)
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise CommandError(
+            "invalid_utf8", f"the answer is not UTF-8: {error.reason}", next_step="write text"
+        ) from error
 
 
 def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -> RetryOrder:

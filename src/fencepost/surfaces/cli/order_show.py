@@ -11,7 +11,7 @@ import msgspec
 from fencepost.core.instant import format_duration
 from fencepost.core.readiness import verdict
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
-from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import attempt_document, order_document
 from fencepost.kernel.read import Look
@@ -174,6 +174,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
     rows += [("result", line) for line in failure_lines(look, order)]
+    rows += _wait_rows(look, order)
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))
     if order.replaced_by is not None:
@@ -198,6 +199,28 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
     records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
     rows.append(("records", records))
     fields(out, rows, width=max(len(label) for label, _ in rows))
+
+
+def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
+    """What it asks or waits for, what it was told, and the orders that it submitted itself."""
+    rows: list[tuple[str, str]] = []
+    wait = order.wait
+    if wait is not None and wait.question:
+        rows.append(("asks", f"{wait.question}: {one_line(wait.prompt)}" if wait.prompt else wait.question))
+    if wait is not None and wait.until_us:
+        rows.append(("waits", f"until {instant(wait.until_us)}"))
+    for question, seq in sorted(order.answers.items()):
+        rows.append(("answer", f"{question}: {one_line(look.body(seq, AnswerRecorded).value)[:_PARAMS_SHOWN_MAX]}"))
+    if order.parent is not None:
+        rows.append(("parent", order.parent))
+    children = look.many(list(order.children.values()))
+    for name, child in sorted(order.children.items()):
+        rows.append(("child", f"{name} ({state_text(children[child].state, children[child].reason)})"))
+    if order.checkpoint_number:
+        rows.append(
+            ("saved", f"{count(order.checkpoint_number, 'checkpoint')}, the next attempt resumes from the last")
+        )
+    return rows
 
 
 def _spec_rows(spec: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str]]:

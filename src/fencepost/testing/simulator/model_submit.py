@@ -33,7 +33,7 @@ WORK_KINDS = frozenset({"command/1", "python/1"})
 RETRYABLE = frozenset({"transient_dependency", "executor", "validation"})
 POLICIES = {
     "cancellation": "fence_at_once",
-    "checkpoint": "none",
+    "checkpoint": "resume_last",
     "reconciliation": "human",
     "retention": "plan",
     "projection": "local",

@@ -1,0 +1,246 @@
+"""What a running program says of itself: checkpoints, files, charges and child orders (W5, W6, W17, W18).
+
+All of it needs a live fence, but for charges: what was used was used, whoever's turn it is by now. A checkpoint builds
+on the order's last one, so that of two that were made beside each other one is refused and none is lost.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.core.canonical import digest_of, encode
+from fencepost.core.charges import booked, charge_problem
+from fencepost.core.commands import ChargeUsage, RecordArtifact, Request, SaveCheckpoint, SubmitChild
+from fencepost.core.decide import ending
+from fencepost.core.decide.admit import place
+from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.decide.dispatch import fence_refusal, late
+from fencepost.core.decide.drafts import draft_refusal, impossible, out_of_range
+from fencepost.core.decide.holds import hold_for
+from fencepost.core.decide.specs import Specs, policy_of
+from fencepost.core.evolve.inside import receipt_name
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.attempt import AttemptArtifact, CheckpointEnvelope
+from fencepost.core.records.budget import UsageCharged
+from fencepost.core.records.common import Amounts
+from fencepost.core.state import AttemptState, OrderState, PlanState, ReceiptState, receipt_subject
+
+_CHILD_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+def speaker(
+    batch: Batch, command: SaveCheckpoint | RecordArtifact | ChargeUsage | SubmitChild
+) -> tuple[AttemptState, OrderState] | Refusal:
+    """The attempt that speaks and its order, if it names what that attempt was given. Says nothing of fences."""
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    order = ending.order_of(batch, attempt.order)
+    if command.spec != order.spec or command.input_set != attempt.input_set:
+        return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
+    return attempt, order
+
+
+def save_checkpoint(batch: Batch, command: SaveCheckpoint) -> Decided | Refusal:
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, order = known
+    refusal = _checkpoint_bounds(batch, order, command)
+    if refusal is not None:
+        return refusal
+    if fence_refusal(batch, attempt, command.fence) is not None:
+        return late(batch, attempt, command, "checkpoint")
+    if command.builds_on != order.checkpoint_number:
+        detail = {
+            "subject": order.order,
+            "found": str(order.checkpoint_number),
+            "expected": str(command.builds_on),
+        }
+        return Refusal(code="checkpoint_moved", field="/builds_on", detail=detail)
+    batch.emit(
+        attempt.attempt,
+        CheckpointEnvelope(
+            order=order.order,
+            spec=command.spec,
+            fence=command.fence,
+            input_set=command.input_set,
+            number=command.builds_on + 1,
+            builds_on=command.builds_on,
+            payload_kind=command.kind,
+            payload=command.payload,
+            bytes=command.bytes,
+            policy_context=policy_of(batch)[1],
+            artifacts=command.artifacts,
+        ),
+    )
+    after = ending.order_of(batch, order.order)
+    return batch.decided(
+        {
+            "attempt": attempt.attempt,
+            "number": after.checkpoint_number,
+            "checkpoint": after.checkpoint,
+            "lease_until_us": attempt.lease_us,
+        }
+    )
+
+
+def _checkpoint_bounds(batch: Batch, order: OrderState, command: SaveCheckpoint) -> Refusal | None:
+    limits = batch.given.limits
+    for field, subject, amount, most in (
+        ("/bytes", "the payload of a checkpoint", command.bytes, limits.checkpoint_bytes_max),
+        ("/artifacts", "the artifacts of a checkpoint", len(command.artifacts), limits.artifacts_per_checkpoint_max),
+        ("/builds_on", "the checkpoints of an order", order.checkpoint_number + 1, limits.checkpoints_per_order_max),
+    ):
+        if amount > most:
+            return Refusal(code="too_large", field=field, detail={"subject": subject, "bound": str(most)})
+    return None
+
+
+def record_artifact(batch: Batch, command: RecordArtifact) -> Decided | Refusal:
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, order = known
+    if fence_refusal(batch, attempt, command.fence) is not None:
+        return late(batch, attempt, command, "artifact")
+    most = batch.given.limits.artifacts_per_attempt_max
+    if attempt.artifacts >= most:
+        detail = {"subject": "the artifacts of an attempt", "bound": str(most)}
+        return Refusal(code="too_large", field="/artifact", detail=detail)
+    batch.emit(
+        attempt.attempt,
+        AttemptArtifact(
+            order=order.order,
+            spec=command.spec,
+            fence=command.fence,
+            input_set=command.input_set,
+            artifact=command.artifact,
+        ),
+    )
+    return batch.decided({"attempt": attempt.attempt, "digest": command.artifact.digest})
+
+
+def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
+    """Book a receipt once, as it is. Under a fence that is not live any more it is refused, and booked all the same."""
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, order = known
+    refusal = _charge_bounds(batch, command)
+    if refusal is not None:
+        return refusal
+    hold = ending.hold_of(batch, attempt)
+    if command.fence != attempt.fence or not attempt.descriptor_seq:
+        return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
+    stale = fence_refusal(batch, attempt, command.fence) is not None
+    refused = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt}) if stale else None
+    name = receipt_name(command.usage)
+    booked_before = batch.find(receipt_subject(name), ReceiptState)
+    if booked_before is not None:
+        if booked_before.digest not in ("", digest_of(command.usage)):
+            return Refusal(code="receipt_differs", field="/usage/receipt", detail={"subject": name})
+        return refused or batch.decided(_charged(attempt, name, hold.held, {}, duplicate=True))
+    charged, freed = booked(command.usage, hold.held)
+    batch.emit(
+        attempt.hold,
+        UsageCharged(
+            attempt=attempt.attempt,
+            order=order.order,
+            spec=command.spec,
+            fence=command.fence,
+            usage=command.usage,
+            freed=freed,
+            disposition="rejected_stale" if stale else "accepted",
+        ),
+    )
+    over = {dimension: amount - freed.get(dimension, 0) for dimension, amount in charged.items()}
+    left = ending.hold_of(batch, attempt).held
+    return batch.decided(_charged(attempt, name, left, over, duplicate=False), refused)
+
+
+def _charge_bounds(batch: Batch, command: ChargeUsage) -> Refusal | None:
+    problem = charge_problem(command.usage)
+    if problem is not None:
+        field, subject, needed = problem
+        return out_of_range(f"/usage/{field}", subject, needed)
+    most = batch.given.limits.receipt_name_bytes_max
+    if len(encode(receipt_name(command.usage))) - 2 > most:
+        detail = {"subject": "the name of a receipt", "bound": f"{most} bytes"}
+        return Refusal(code="too_large", field="/usage/receipt", detail=detail)
+    return None
+
+
+def _charged(
+    attempt: AttemptState, receipt: str, held: Amounts, over: Amounts, *, duplicate: bool
+) -> dict[str, object]:
+    own = ("attempts", ending.TIME)
+    return {
+        "attempt": attempt.attempt,
+        "receipt": receipt,
+        "duplicate": duplicate,
+        "left": {name: amount for name, amount in sorted(held.items()) if name not in own},
+        "over": {name: amount for name, amount in sorted(over.items()) if amount},
+    }
+
+
+def submit_child(batch: Batch, request: Request, command: SubmitChild) -> Decided | Refusal:
+    """Place an order inside a running one. What is there already under its name is found, if it is the same work."""
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, parent = known
+    if fence_refusal(batch, attempt, command.fence) is not None:
+        return late(batch, attempt, command, "child")
+    refusal = ending.plan_refusal(batch, parent) or _child_bounds(batch, parent, command)
+    if refusal is not None:
+        return refusal
+    draft = command.order
+    above = [(subject, ending.account_of(batch, subject).ceiling) for subject in reversed(parent.accounts)]
+    nearest = {name: amount for _, ceilings in reversed(above[:-1]) for name, amount in ceilings.items()}
+    hold = hold_for(draft, nearest, nearest.get("attempts", 1))
+    refusal = draft_refusal(draft, batch.given.limits, "/order") or impossible(draft, hold, above, "/order")
+    if refusal is not None:
+        return refusal
+    found = parent.children.get(draft.task)
+    name = found or batch.name("order")
+    plan = batch.find(parent.plan, PlanState) if parent.plan is not None else None
+    writer = Specs(batch, request, parent.plan)
+    body = writer.child(draft, 0 if plan is None else plan.orders, name, hold, parent)
+    if found is not None:
+        if ending.order_of(batch, found).contract != body.contract:
+            detail = {"subject": parent.task, "member": draft.task}
+            return Refusal(code="child_changed", field="/order", detail=detail)
+        return batch.decided({"order": found, "task": body.task, "fresh": False})
+    batch.emit(name, body)
+    place(batch, name)
+    return batch.decided({"order": name, "task": body.task, "fresh": True})
+
+
+def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Refusal | None:
+    limits = batch.given.limits
+    draft = command.order
+    if _CHILD_NAME.fullmatch(draft.task) is None:
+        return out_of_range("/order/task", "the name of a child", "[a-z][a-z0-9-]{0,62}")
+    if draft.handed:
+        return out_of_range("/order/handed", "handed files", "part of a plan")
+    for member in (member for group in draft.groups for member in group.members):
+        if member.order or member.task not in parent.children or member.task == draft.task:
+            detail = {"subject": draft.task, "member": member.task or member.order}
+            return Refusal(code="dependency_missing", field="/order/groups", detail=detail)
+    if draft.task in parent.children:
+        return None
+    depth = 1
+    ancestor = parent
+    while ancestor.parent is not None:
+        depth += 1
+        ancestor = ending.order_of(batch, ancestor.parent)
+    plan = batch.find(parent.plan, PlanState) if parent.plan is not None else None
+    for subject, count, most in (
+        ("the children of an order", len(parent.children) + 1, limits.children_max),
+        ("the orders above a child", depth, limits.children_depth_max),
+        ("the orders of a plan", 0 if plan is None else plan.orders + 1, 2 * limits.plan_orders_max),
+    ):
+        if count > most:
+            return Refusal(code="too_large", field="/order", detail={"subject": subject, "bound": str(most)})
+    return None

@@ -1,0 +1,126 @@
+"""Waiting without holding anything: an attempt yields, its order waits, and goes on by a new attempt (lifecycle, 9).
+
+An order waits for an answer, for its children, for a time, or for whichever comes first. While it waits it has no
+attempt, no lease, no slot and no hold, so that what it waits for can always have them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.core.commands import AnswerOrder, EndWait, ReportYielded, WaitDraft
+from fencepost.core.decide import ending
+from fencepost.core.decide.batch import Batch, Decided
+from fencepost.core.decide.clock import prove_deadline
+from fencepost.core.decide.dispatch import fence_refusal
+from fencepost.core.decide.drafts import out_of_range
+from fencepost.core.decide.finish import stopped_late
+from fencepost.core.decide.recover import in_state
+from fencepost.core.evolve.inside import reason_of
+from fencepost.core.reasons import Refusal
+from fencepost.core.records.attempt import AttemptYielded
+from fencepost.core.records.budget import HoldSettled
+from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderWaits
+from fencepost.core.state import AttemptState, OrderState
+
+_QUESTION = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
+    """The holder saw its tree end. With a checkpoint of its own the attempt is credited back; its time is charged."""
+    attempt = batch.find(command.attempt, AttemptState)
+    if attempt is None:
+        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
+    order = ending.order_of(batch, attempt.order)
+    if command.spec != order.spec or command.input_set != attempt.input_set:
+        return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
+    limits = batch.given.limits
+    if command.duration_us > limits.duration_max_us:
+        return out_of_range("/duration_us", "the duration", f"at most {limits.duration_max_us} us")
+    refusal = _wait_refusal(command.wait, order, limits.duration_max_us)
+    if refusal is not None:
+        return refusal
+    stale = fence_refusal(batch, attempt, command.fence)
+    if stale is not None:
+        return stopped_late(batch, attempt, command.fence, command.duration_us, stale)
+    if attempt.state != "running":
+        detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "running"}
+        return Refusal(code="attempt_state", field="/attempt", detail=detail)
+    batch.emit(
+        attempt.attempt,
+        AttemptYielded(
+            order=order.order,
+            spec=command.spec,
+            fence=command.fence,
+            input_set=command.input_set,
+            duration_us=command.duration_us,
+            checkpoint=attempt.checkpoint,
+        ),
+    )
+    credited = {"attempts": 1} if attempt.checkpoint and order.yields < limits.yields_max else {}
+    charged = {ending.TIME: command.duration_us} if command.duration_us else {}
+    batch.emit(
+        attempt.hold,
+        HoldSettled(charged=charged, basis="yielded", receipts=(ending.time_receipt(attempt),), credited=credited),
+    )
+    draft = command.wait
+    wait = Wait(
+        question=draft.question,
+        prompt=draft.prompt,
+        orders=draft.orders,
+        until_us=batch.now_us + draft.after_us if draft.after_us else 0,
+    )
+    batch.emit(order.order, WorkOrderWaits(attempt=attempt.attempt, wait=wait, reason=reason_of(wait)))
+    waiting = ending.order_of(batch, order.order)
+    if wait.question and wait.question in waiting.answers:
+        ending.move(batch, order.order, "ready", "answered", attempt.attempt)
+    elif ending.children_ended(batch, waiting):
+        ending.move(batch, order.order, "ready", "children_ended", attempt.attempt)
+    return batch.decided({"order": order.order, "state": ending.order_of(batch, order.order).state})
+
+
+def _wait_refusal(wait: WaitDraft, order: OrderState, duration_max_us: int) -> Refusal | None:
+    if not (wait.question or wait.orders or wait.after_us):
+        return out_of_range("/wait", "a wait", "for an answer, for children or for a time")
+    if wait.question and _QUESTION.fullmatch(wait.question) is None:
+        return out_of_range("/wait/question", "the name of a question", "[a-z][a-z0-9-]{0,62}")
+    own = set(order.children.values())
+    if len(set(wait.orders)) != len(wait.orders) or not own.issuperset(wait.orders):
+        return out_of_range("/wait/orders", "each order of a wait", "a child of the order, named once")
+    if wait.after_us > duration_max_us:
+        return out_of_range("/wait/after_us", "the time to wait", f"at most {duration_max_us} us")
+    return None
+
+
+def answer(batch: Batch, command: AnswerOrder) -> Decided | Refusal:
+    order = batch.find(command.order, OrderState)
+    if order is None:
+        return Refusal(code="not_found", field="/order", detail={"subject": command.order})
+    asked = order.wait.question if order.wait is not None else ""
+    question = command.question or asked
+    if question in order.answers:
+        detail = {"subject": order.task, "question": question}
+        return Refusal(code="already_answered", field="/question", detail=detail)
+    if not question or question != asked:
+        return Refusal(
+            code="not_asked", field="/question", detail={"subject": order.task, "question": question or "anything"}
+        )
+    most = batch.given.limits.answer_bytes_max
+    if len(command.value.encode()) > most:
+        return Refusal(code="too_large", field="/value", detail={"subject": "an answer", "bound": f"{most} bytes"})
+    batch.emit(order.order, AnswerRecorded(question=question, value=command.value))
+    ending.move(batch, order.order, "ready", "answered")
+    return batch.decided({"order": order.order, "question": question})
+
+
+def end_wait(batch: Batch, command: EndWait) -> Decided | Refusal:
+    order = in_state(batch, "order", command.order, OrderState, ("waiting",), command.expected)
+    if isinstance(order, Refusal):
+        return order
+    if not order.wait_until_us:
+        return Refusal(code="not_due", field="/order", detail={"subject": order.order})
+    refusal = prove_deadline(batch, "wait", "work_order", order.order, order.version, order.wait_until_us)
+    if refusal is not None:
+        return refusal
+    ending.move(batch, order.order, "ready", "time_passed", str(batch.facts[-1].seq))
+    return batch.decided({"order": order.order})
