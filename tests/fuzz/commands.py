@@ -24,7 +24,14 @@ from tests.support.world import DIGEST, SECOND, World, draft, group, plan_of
 WHERE: Final = Where("scope", "main", 0)
 STAMP: Final = Stamp(key="k", digest=DIGEST, principal="p", assurance="service", decision="", grant=DIGEST)
 
-COMMAND_WORLDS: Final = ("reserved", "active/running", "result_pending/unverified", "cancelled/late", "retry_wait")
+COMMAND_WORLDS: Final = (
+    "reserved",
+    "active/running",
+    "result_pending/unverified",
+    "cancelled/late",
+    "retry_wait",
+    "waiting",
+)
 
 
 def check_command(data: bytes) -> str:
@@ -74,6 +81,13 @@ def command_seeds() -> dict[str, bytes]:
             world.activation(attempt),
             world.event(attempt),
             world.result(attempt),
+            world.checkpoint(attempt),
+            world.kept(attempt),
+            world.charge(attempt, "r-9", "tokens_input", calls=2),
+            world.child(attempt, draft("piece", attempts=1)),
+            world.yielding(attempt, question="go", after_us=SECOND),
+            c.AnswerOrder(order=order.order, value="yes", question="go"),
+            c.EndWait(order=order.order, expected=order.version),
             world.renewal(attempt),
             world.expiry(attempt),
             c.ReleaseReservation(**about),

@@ -45,8 +45,8 @@ PAUSES_US = (1, 100_000, 300_000, 3_000_000, 12_000_000)
 LIMITS = msgspec.structs.replace(
     FIRST_VALUES,
     plan_orders_max=3,
-    batch_records_max=109,
-    group_records_max=109,
+    batch_records_max=112,
+    group_records_max=112,
     cancel_per_batch=1,
     fanout_per_batch=1,
     late_records_per_attempt=2,

@@ -276,8 +276,8 @@ def the_verifier_is_not_paid() -> Bend:
 def unknown_usage_is_zero() -> Bend:
     used = ending.used
 
-    def as_zero(usages: Any, hold: HoldState) -> Any:
-        return used([replace(usage, unknown=()) for usage in usages], hold)
+    def as_zero(batch: Batch, usages: Any, hold: HoldState) -> Any:
+        return used(batch, [replace(usage, unknown=()) for usage in usages], hold)
 
     return {"fencepost.core.decide.ending.used": as_zero}
 
@@ -372,7 +372,7 @@ def a_grant_is_good_for_everything() -> Bend:
 
 @bent(6)
 def a_cancel_forgets_what_runs() -> Bend:
-    return {"fencepost.core.decide.revise.LIVE": frozenset({"leased"})}
+    return {"fencepost.core.decide.ending.LIVE": frozenset({"leased"})}
 
 
 @bent(23)
