@@ -82,6 +82,7 @@ class Diagnosis(NamedTuple):
     free_space: Callable[[Path], tuple[int, int | None]]
     git_version: Callable[[], str | None]
     limits: Callable[[], ProcessLimits]
+    locks_exclude: Callable[[Path], bool]
     marked_processes: Callable[[], dict[str, list[int]]]
     program_version: Callable[[str], tuple[str, str | None] | None]
     takes_files: Callable[[Path], bool]

@@ -3,6 +3,7 @@ up well has none."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -193,6 +194,30 @@ def config_refused(patient: Patient) -> Items:
     items = patient.doctor()
     assert codes(items) == ["config_refused", "config_refused"]
     return items
+
+
+def config_of_others(patient: Patient) -> Items:
+    patient.repo.write("fencepost.toml", "jobs = 2\n").chmod(0o666)
+    return patient.doctor()
+
+
+def processes_unseen(patient: Patient) -> Items:
+    return patient.mounted("mount -t tmpfs tmpfs /proc")
+
+
+def locks_ineffective(patient: Patient) -> Items:
+    """As on a network file system that takes every lock and keeps none."""
+    patient.variables.setattr(fcntl, "flock", lambda *_: None)
+    found = patient.doctor()
+    patient.variables.undo()
+    return found
+
+
+def python_unusable(patient: Patient) -> Items:
+    patient.repo.write("work.py", 'import fencepost as fp\n@fp.executor("x", version=1)\ndef x(attempt): ...\n')
+    plan = ONE.replace('run = ["true"]', 'executor = "python"\ncall = "work:x"')
+    patient.repo.write("plan.toml", f'python = "no-such-python"\n{plan}')
+    return patient.doctor("plan.toml")
 
 
 def variable_unknown(patient: Patient) -> Items:
@@ -523,7 +548,7 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             command_missing,
             command_not_executable,
         ),
-        *(variable_not_set,),
+        *(variable_not_set, config_of_others, processes_unseen, locks_ineffective, python_unusable),
     )
 }
 """Faults that are made as they happen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
@@ -97,6 +98,22 @@ def limits() -> ProcessLimits:
         descriptors=None if descriptors == resource.RLIM_INFINITY else descriptors,
         file_bytes=None if file_bytes == resource.RLIM_INFINITY else file_bytes,
     )
+
+
+def locks_exclude(folder: Path) -> bool:
+    """Whether a lock on a file in `folder` keeps a second holder out. Raises OSError where no file can be made."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="doctor.") as first, open(first.name, "rb") as second:
+        try:
+            fcntl.flock(first.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(second.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return False
 
 
 def umask() -> int:

@@ -38,8 +38,10 @@ __all__ = [
     "Given",
     "Setting",
     "load",
+    "project_files",
     "read_file",
     "unknown_variables",
+    "user_file",
 ]
 
 Source = Literal["flag", "environment", "project", "user", "first"]

@@ -8,6 +8,7 @@ because of what was found before.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -16,7 +17,7 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import NoHome
-from fencepost.config import Config, ConfigError, unknown_variables
+from fencepost.config import Config, ConfigError, project_files, unknown_variables, user_file
 from fencepost.core.machines import CorruptHistory
 from fencepost.ports.errors import FencepostError
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, opened_home
@@ -79,6 +80,7 @@ def _lines(options: Globals, plan: str | None) -> Iterator[Line]:
             yield fault("config_refused", where=problem.file, told=problem.message, following=problem.next)
         return
     yield well("config", f"scope {config.scope}, {config.jobs} jobs")
+    yield from _config_files()
     for name, like in unknown_variables(os.environ).items():
         yield fault("variable_unknown", where=name, like=f"; did you mean {like}?" if like else "")
     yield limits_line(config.jobs)
@@ -94,6 +96,18 @@ def _lines(options: Globals, plan: str | None) -> Iterator[Line]:
         yield from _home(home, config)
     if plan is not None:
         yield from plan_lines(plan)
+
+
+def _config_files() -> Iterator[Line]:
+    """Files that somebody else could write name a store that this user then works in."""
+    user = user_file(os.environ)
+    for path in (*project_files(Path.cwd()), *((user,) if user is not None else ())):
+        try:
+            found = path.stat()
+        except OSError:
+            continue  # there is none
+        if found.st_mode & 0o002 or found.st_uid not in (0, os.geteuid()):
+            yield fault("config_of_others", where=shlex.quote(str(path)))
 
 
 def _home(home: Path, config: Config) -> Iterator[Line]:

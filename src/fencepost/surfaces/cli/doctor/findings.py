@@ -106,6 +106,13 @@ _ROWS: Final = (
         "make /proc/sys/kernel/random/boot_id readable, as it is in most containers",
     ),
     Fault(
+        "processes_unseen",
+        "processes",
+        "bad",
+        "there is no /proc here: what an order leaves running cannot be found and ended",
+        "mount -t proc proc /proc",
+    ),
+    Fault(
         "program_other_version",
         "program",
         "warn",
@@ -127,6 +134,13 @@ _ROWS: Final = (
         "warn",
         "{where} is no setting and is ignored{like}",
         "unset it, or correct its name: fencepost config view lists the settings",
+    ),
+    Fault(
+        "config_of_others",
+        "config",
+        "warn",
+        "others than this user may write {where}, which chooses store and scope",
+        "chmod go-w {where}, and own it",
     ),
     Fault(
         "store_unsupported",
@@ -246,6 +260,13 @@ _ROWS: Final = (
         "warn",
         "{where} is missing or does not name everything: the home shows up in git",
         "fencepost init writes it, or write a line with *",
+    ),
+    Fault(
+        "locks_ineffective",
+        "locks",
+        "bad",
+        "two holders could have one lock in {where} at once: workers would run the same attempt twice",
+        "put the home on a local file system: --home DIR",
     ),
     Fault("keys_open", "keys", "bad", "others may read or own {found}", "chmod -R go= {where}, and chown it"),
     # The store
@@ -372,6 +393,13 @@ _ROWS: Final = (
         "bad",
         "{where}: {count} problems, the first [{first}]: {told}",
         "fencepost plan check {where}",
+    ),
+    Fault(
+        "python_unusable",
+        "plan",
+        "bad",
+        "{where} calls Python functions: {told}",
+        "name an interpreter of Python 3.11 or later with the plan's key python",
     ),
     Fault(
         "command_missing",

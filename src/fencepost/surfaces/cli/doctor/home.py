@@ -37,6 +37,7 @@ def home_lines(home: Path) -> Iterator[Line]:
         return
     yield from _file_system(home)
     yield from _rights(home, layout)
+    yield _locks(home / "locks")
     yield _keys(home / "keys")
     yield from _store(home / "store.db")
 
@@ -98,6 +99,14 @@ def _ignores_all(path: Path) -> bool:
         return "*" in path.read_text("utf-8", "replace").split()
     except OSError:
         return False
+
+
+def _locks(folder: Path) -> Line:
+    if not diagnosis().takes_files(folder):
+        return well("locks", "not tried: nothing can be written there")
+    if not diagnosis().locks_exclude(folder):
+        return fault("locks_ineffective", where=str(folder))
+    return well("locks", "one holder at a time")
 
 
 def _keys(folder: Path) -> Line:

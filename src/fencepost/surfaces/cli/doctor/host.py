@@ -33,6 +33,7 @@ def host_lines() -> Iterator[Line]:
     yield _umask()
     yield _temporary()
     yield _boot()
+    yield _processes()
     yield _program()
 
 
@@ -82,6 +83,12 @@ def _boot() -> Line:
     if sys.platform == "linux" and not diagnosis().boot_is_known():
         return fault("boot_unknown")
     return well("boot", "restarts of this host are seen" if sys.platform == "linux" else "every start is a restart")
+
+
+def _processes() -> Line:
+    if sys.platform == "linux" and not os.path.exists("/proc/self/stat"):
+        return fault("processes_unseen", where="/proc")
+    return well("processes", "those of this user can be seen")
 
 
 def _program() -> Line:

@@ -22,6 +22,11 @@ def plan_lines(file: str) -> Iterator[Line]:
     try:
         checked = check(read_source(file, None))
     except PlanRefused as refused:
+        unfit = [problem for problem in refused.documents if problem["code"].startswith("python_")]
+        for problem in unfit:
+            yield fault("python_unusable", where=shlex.quote(file), told=problem["message"])
+        if len(unfit) == len(refused.documents):
+            return
         count = len(refused.documents)
         yield fault("plan_invalid", where=shlex.quote(file), count=count, first=refused.code, told=refused.message)
         return
