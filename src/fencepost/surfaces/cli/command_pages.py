@@ -78,6 +78,11 @@ PAGES: Final[Mapping[str, Page]] = {
         ("fencepost order graph", "steps, states and needs as text"),
         ("fencepost order graph --plan nightly --svg graph.svg", "as a drawing"),
     ),
+    "order answer": _page(
+        ("fencepost order answer tests yes", "the text yes"),
+        ("fencepost order answer nightly/tests 3 --command-key release-7", "repeated, it is one answer"),
+        exits=(0, 2, 3, 5),
+    ),
     "order cancel": _page(("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=(0, 3, 5)),
     "order retry": _page(
         ("fencepost order retry tests", "makes a backoff due, or submits a replacement"),

@@ -77,7 +77,8 @@ def _lines(options: Globals, plan: str | None) -> Iterator[Line]:
         config = options.config()
     except ConfigError as error:
         for problem in error.problems:
-            yield fault("config_refused", where=problem.file, told=problem.message, following=problem.next)
+            place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+            yield fault("config_refused", where=place, told=problem.message, following=problem.next)
         return
     yield well("config", f"scope {config.scope}, {config.jobs} jobs")
     yield from _config_files()

@@ -391,7 +391,7 @@ _ROWS: Final = (
         "plan_invalid",
         "plan",
         "bad",
-        "{where}: {count} problems, the first [{first}]: {told}",
+        "{where}: {count}, the first [{first}]: {told}",
         "fencepost plan check {where}",
     ),
     Fault(

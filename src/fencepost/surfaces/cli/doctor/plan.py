@@ -13,6 +13,7 @@ from fencepost.core.planfile.document import FromOrder, WorkItem
 from fencepost.ports.errors import FencepostError
 from fencepost.surfaces.cli.doctor.findings import Line, fault, well
 from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, check, read_source
+from fencepost.surfaces.cli.words import count
 
 FAULTS_SHOWN_MAX = 50
 
@@ -27,13 +28,20 @@ def plan_lines(file: str) -> Iterator[Line]:
             yield fault("python_unusable", where=shlex.quote(file), told=problem["message"])
         if len(unfit) == len(refused.documents):
             return
-        count = len(refused.documents)
-        yield fault("plan_invalid", where=shlex.quote(file), count=count, first=refused.code, told=refused.message)
+        told = count(len(refused.documents), "problem")
+        yield fault("plan_invalid", where=shlex.quote(file), count=told, first=refused.code, told=refused.message)
         return
     except FencepostError as error:
         place = shlex.quote(file)
         told = error.message
-        yield fault("plan_invalid", where=place, following=error.next_step, count=1, first=error.code, told=told)
+        yield fault(
+            "plan_invalid",
+            where=place,
+            following=error.next_step,
+            count=count(1, "problem"),
+            first=error.code,
+            told=told,
+        )
         return
     found = [line for item in checked.document.work for line in _order(checked, item)]
     yield from found[:FAULTS_SHOWN_MAX]
