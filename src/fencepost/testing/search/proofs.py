@@ -68,7 +68,10 @@ def prove(closure: Closure, reached: Iterable[MachineRow], core: Path | None = N
     problems += _blind(written, reached)
     proved: dict[MachineRow, Proved] = {}
     for row, reason in sorted(UNREACHABLE.items()):
-        found = _unwritten(row, written) if ARGUMENT[reason] == UNWRITTEN else _closed(row, closure)
+        argument = ARGUMENT.get(reason)
+        found: Proved | str = f"its reason has no argument in rows.ARGUMENT, so that nothing proves it; {_LEARN}"
+        if argument is not None:
+            found = _unwritten(row, written) if argument == UNWRITTEN else _closed(row, closure)
         if isinstance(found, Proved):
             proved[row] = found
         else:
