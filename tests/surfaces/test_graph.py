@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from fencepost.core.commands import EnrolWorker, GroupDraft, OrderDraft, Reserve
+from fencepost.core.machines import WORK_ORDER
 from fencepost.services.attempt import Attempts
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
+from fencepost.surfaces.cli import graph_layout, graph_svg
+from fencepost.surfaces.cli.graph_model import Graph, Need, Node, layers_of
 from tests.surfaces.cli_world import Cli, World, draft, needs
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -226,3 +232,138 @@ def test_a_replacement_stands_in_the_place_of_what_it_replaces(
     document = cli.json("order", "graph")
     assert document["steps"] == [["a", "c"], ["b"]]
     assert [order["state"] for order in document["orders"]] == ["ready", "blocked_dependency", "applied"]
+
+
+def test_a_drawing_says_states_by_sign_and_needs_by_their_kind(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Colour only repeats what a sign, a word or a dash says, and both are explained in the drawing itself."""
+    svg = Cli(world, capsys)("order", "graph", "--plan", "build", "--svg", "-").out
+    root = ElementTree.fromstring(svg)
+    boxes = {_name(box): ["".join(text.itertext()) for text in box.iter(f"{SVG}text")] for box in _boxes(root)}
+    assert boxes["lint"] == ["lint", "failed, may fail", "✗"]
+    assert boxes["fetch"][2] == "✓" and boxes["publish"][2] == "·"
+    said = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    for text in ("2 applied", "6 blocked_dependency", "needs", "needs its end", "needs any of them"):
+        assert text in said
+    dashes = {path.get("stroke-dasharray") for path in root.iter(f"{SVG}path") if path.get("marker-end")}
+    assert len(dashes) == 3
+    assert "prefers-color-scheme:dark" in "".join(style.text or "" for style in root.iter(f"{SVG}style"))
+
+
+def _boxes(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [box for box in root.iter(f"{SVG}g") if box.get("data-order")]
+
+
+def test_every_state_has_a_colour_in_light_and_dark() -> None:
+    assert set(graph_svg._CLASS_OF) == set(WORK_ORDER.rows)
+    assert set(graph_svg._CLASS_OF.values()) == set(graph_svg._LIGHT) == set(graph_svg._DARK)
+    for palette, ink in ((graph_svg._LIGHT, graph_svg._INK[0]), (graph_svg._DARK, graph_svg._INK[1])):
+        for name, (fill, tone) in palette.items():
+            assert _contrast(ink, fill) >= 7, name
+            assert _contrast(tone, fill) >= 4.5, name
+
+
+def _contrast(one: str, other: str) -> float:
+    """The ratio of WCAG between two colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def nodes_graph(needs_of: Mapping[str, Sequence[str]]) -> Graph:
+    nodes = tuple(
+        Node(
+            order=name,
+            name=name,
+            state="ready",
+            reason="waiting_for_worker",
+            may_fail=False,
+            needs=(Need(kind="required", members=tuple(members)),) if members else (),
+        )
+        for name, members in needs_of.items()
+    )
+    return Graph(plan="plan_", name="drawn", sequence=1, nodes=nodes, layers=layers_of(nodes))
+
+
+SIZES = graph_layout.Sizes(margin=10, box=20, gap=5, bend=4, between=40, width_of=lambda node: 50)
+
+
+def laid_out(needs_of: Mapping[str, Sequence[str]]) -> graph_layout.Layout:
+    return graph_layout.lay_out(nodes_graph(needs_of), SIZES, top=30, width_least=300)
+
+
+def columns_of(layout: graph_layout.Layout) -> list[list[graph_layout.Slot]]:
+    every = {id(slot): slot for slot in [*layout.slots, *(slot for edge in layout.edges for slot in edge.slots)]}
+    found: dict[int, list[graph_layout.Slot]] = {}
+    for slot in sorted(every.values(), key=lambda slot: (slot.x, slot.y)):
+        found.setdefault(slot.x, []).append(slot)
+    return list(found.values())
+
+
+def crossings_of(layout: graph_layout.Layout) -> int:
+    """Counted pair by pair, from where things stand."""
+    pairs = {(id(a), id(b)): (a, b) for edge in layout.edges for a, b in pairwise(edge.slots)}
+    lines = [(a.x, a.y, b.y) for a, b in pairs.values()]
+    return sum(
+        (first[1] - second[1]) * (first[2] - second[2]) < 0
+        for first, second in combinations(lines, 2)
+        if first[0] == second[0]
+    )
+
+
+def test_twisted_rows_and_trees_are_drawn_without_a_crossing() -> None:
+    twisted = {f"a{number}": () for number in range(12)}
+    twisted |= {f"b{number}": (f"a{(number * 5) % 12}",) for number in range(12)}
+    twisted |= {f"c{number}": (f"b{(number * 7) % 12}",) for number in range(12)}
+    assert crossings_of(laid_out(twisted)) == 0
+    tree = {"root": ()} | {f"n{number}": (f"n{(number - 1) // 3}",) if number else ("root",) for number in range(40)}
+    assert crossings_of(laid_out(tree)) == 0
+
+
+def test_ordering_removes_most_crossings_of_a_tangle() -> None:
+    tangle: dict[str, Sequence[str]] = {f"a{number}": () for number in range(20)}
+    tangle |= {f"b{number}": (f"a{number * 7 % 20}", f"a{(number * 7 + 1) % 20}") for number in range(20)}
+    layout = laid_out(tangle)
+    columns = columns_of(layout)
+    plain = nodes_graph(tangle)
+    left = {node.order: place for place, node in enumerate(plain.layers[0])}
+    lines = [(left[member], place) for place, node in enumerate(plain.layers[1]) for member in node.members()]
+    before = sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in combinations(lines, 2))
+    assert crossings_of(layout) * 8 < before, "a ring of forty edges has nineteen at least"
+    assert graph_layout._crossings(_in_places(columns)) == crossings_of(layout), "counted fast as counted slowly"
+
+
+def _in_places(columns: list[list[graph_layout.Slot]]) -> list[list[graph_layout.Slot]]:
+    for column in columns:
+        for place, slot in enumerate(column):
+            slot.place = place
+    return columns
+
+
+def test_nothing_touches_and_what_belongs_together_stands_side_by_side() -> None:
+    fan: dict[str, Sequence[str]] = {f"src{number}": () for number in range(5)}
+    fan |= {f"leaf{number}": (f"src{number // 4}",) for number in range(20)}
+    layout = laid_out(fan)
+    for column in columns_of(layout):
+        for upper, lower in pairwise(column):
+            assert upper.y + (upper.height + lower.height) // 2 + SIZES.gap <= lower.y
+    by_name = {slot.node.name: slot for slot in layout.slots if slot.node is not None}
+    for number in range(5):
+        leaves = [by_name[f"leaf{number * 4 + place}"].y for place in range(4)]
+        assert min(leaves) < by_name[f"src{number}"].y < max(leaves), "each stands before the middle of its own"
+
+
+def test_ten_thousand_orders_are_laid_out_in_seconds() -> None:
+    large = {
+        f"n{number}": (f"n{number - 100}", f"n{(number - 100) // 2}") if number >= 100 else ()
+        for number in range(10_000)
+    }
+    before = time.process_time()
+    assert len(laid_out(large).slots) == 10_000
+    assert time.process_time() - before < 20

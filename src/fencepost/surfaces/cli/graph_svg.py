@@ -1,222 +1,181 @@
-"""A plan's graph as SVG: layers from left to right, states by colour and by word, the same bytes for the same graph.
+"""A plan's graph as SVG: states by sign, word and colour, needs by the kind of their line, both explained in it.
 
-The layout is the usual one, kept small: an edge that spans several layers gets a bend in each layer between, which
-it shares with the others of its kind from the same order; nodes are moved towards the middle of their neighbours in a
-fixed number of sweeps; and orders that are tied to nobody stand in a grid below. All numbers are integers.
+The same bytes for the same graph. Colours stand in the drawing itself and are changed by a style sheet where a reader
+prefers a dark page, so that programs without style sheets show the light one. A large plan is drawn with one line a
+box: the state's word is then in the box's title, its sign and colour in the list above.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
+from fencepost.surfaces.cli.graph_layout import Edge, Layout, Sizes, Slot, lay_out
 from fencepost.surfaces.cli.graph_model import Graph, Node
 from fencepost.surfaces.cli.graph_text import needs_text
+from fencepost.surfaces.cli.view.signs import UNICODE, rank_of
 from fencepost.surfaces.cli.words import count, one_line
 
 _MARGIN = 24
-_HEAD = 44  # title and counts above the drawing
-_BOX = 44
-_GAP = 16  # between boxes of one layer
-_BEND = 14  # height that an edge takes in a layer which it only passes
-_BETWEEN = 72  # room between layers for the edges
+_TITLE = 34  # height of the title
+_CHIP = 24  # height of a line of the list of states
 _CHARACTER = 8
-_PADDING = 24
-_SWEEPS = 8
-_BENDS_MAX = 20_000  # beyond, edges go straight to where they end
-_GRID_COLUMNS_MAX = 6
-_WIDTH_LEAST = 480
+_SMALL = 7  # width of a character of the smaller letters
+_TIGHT_FROM = 40  # orders in one layer, or loose, from which boxes have one line
+_WIDTH_LEAST = 640
 
-_PALETTES = {
-    "done": ("#d9f2e1", "#1b7f43"),
-    "lost": ("#fbdcdc", "#b3261e"),
-    "stopped": ("#e6e6e6", "#5f6368"),
-    "moving": ("#d8e8fd", "#1a5fb4"),
-    "free": ("#ffffff", "#1a5fb4"),
-    "waiting": ("#fdf1cf", "#8a6100"),
-    "person": ("#eadcf9", "#6f2dbd"),
+_LIGHT = {
+    "done": ("#e2f5e7", "#176f31"),
+    "lost": ("#ffe2e0", "#b42318"),
+    "over": ("#f6eceb", "#8c4a45"),
+    "moving": ("#cfe5ff", "#0b5cad"),
+    "later": ("#fff1c9", "#8a5a00"),
+    "ready": ("#ffffff", "#0b5cad"),
+    "waiting": ("#f3f4f6", "#57606a"),
+    "person": ("#eddcff", "#6e34b8"),
 }
-_PALETTE_OF = {
+_DARK = {
+    "done": ("#12301d", "#56d364"),
+    "lost": ("#3d1514", "#ff8b83"),
+    "over": ("#2b2020", "#c99a96"),
+    "moving": ("#0c2d52", "#79c0ff"),
+    "later": ("#37290a", "#e3b341"),
+    "ready": ("#0d1117", "#79c0ff"),
+    "waiting": ("#1c2128", "#9da7b3"),
+    "person": ("#2d1f47", "#d2a8ff"),
+}
+_PAPER, _INK, _PALE, _LINE = (
+    ("#ffffff", "#0d1117"),
+    ("#1f2328", "#e6edf3"),
+    ("#57606a", "#9da7b3"),
+    ("#6e7781", "#768390"),
+)
+_CLASS_OF = {
     "applied": "done",
     "failed": "lost",
-    "dependency_failed": "lost",
     "budget_exhausted": "lost",
-    "cancelled": "stopped",
-    "cancellation_requested": "stopped",
+    "dependency_failed": "over",
+    "cancelled": "over",
+    "cancellation_requested": "moving",
     "reserved": "moving",
     "active": "moving",
     "result_pending": "moving",
-    "ready": "free",
+    "ready": "ready",
+    "retry_wait": "later",
+    "blocked_budget": "later",
+    "submitted": "waiting",
+    "blocked_dependency": "waiting",
+    "blocked_policy": "person",
     "conflict": "person",
     "reconciling": "person",
     "unknown_terminal": "person",
     "quarantined": "person",
 }
-_DASHES = {"required": "", "optional": ' stroke-dasharray="8 4"', "alternative": ' stroke-dasharray="2 4"'}
-
-
-@dataclass(kw_only=True)
-class _Slot:
-    """A place in a layer: a node's box, or a bend of an edge that only passes."""
-
-    node: Node | None = None
-    x: int = 0
-    y: int = 0  # of its middle
-    width: int = 0
-    before: list[_Slot] = field(default_factory=list)
-    after: list[_Slot] = field(default_factory=list)
-
-    @property
-    def height(self) -> int:
-        return _BEND if self.node is None else _BOX
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Edge:
-    """From a member to its dependent, through the bends between."""
-
-    kind: str
-    slots: tuple[_Slot, ...]
+_DASHES = {"required": "", "optional": ' stroke-dasharray="7 4"', "alternative": ' stroke-dasharray="1.5 4"'}
+_MEANINGS = {"required": "needs", "optional": "needs its end", "alternative": "needs any of them"}
 
 
 def graph_svg(graph: Graph) -> str:
     """The whole document, with a title, a description and a legend."""
-    tied = {member for node in graph.nodes for member in node.members()}
-    tied |= {node.order for node in graph.nodes if node.needs}
-    slots = {node.order: _Slot(node=node, width=_box_width(node)) for node in graph.nodes}
-    columns = [[slots[node.order] for node in layer if node.order in tied] for layer in graph.layers]
-    columns = [column for column in columns if column]
-    edges = _edges(graph, slots, columns)
-    _untangle(columns)
-    right, bottom = _place(columns)
-    loose = [slots[node.order] for node in graph.nodes if node.order not in tied]
-    right, bottom = _place_grid(loose, right=right, top=bottom + (_GAP if tied else 0))
-    return _document(graph, edges, list(slots.values()), width=max(right, _WIDTH_LEAST) + _MARGIN, bottom=bottom)
+    tight = _is_tight(graph)
+    sizes = Sizes(
+        margin=_MARGIN,
+        box=26 if tight else 44,
+        gap=8 if tight else 16,
+        bend=4 if tight else 10,
+        between=84 if tight else 76,
+        width_of=lambda node: _box_width(node, tight=tight),
+    )
+    # The list of states is as wide as the drawing, which it stands above: its height is needed first, and is small.
+    top = _MARGIN + _TITLE + _CHIP + 16
+    layout = lay_out(graph, sizes, top=top, width_least=_WIDTH_LEAST * 2)
+    width = max(layout.right, _WIDTH_LEAST) + _MARGIN
+    chips, lines = _chips(graph, width)
+    shift = (lines - 1) * _CHIP
+    for slot in {id(slot): slot for slot in _all_slots(layout)}.values():
+        slot.y += shift
+    return _document(graph, layout, chips, width=width, bottom=layout.bottom + shift, tight=tight)
 
 
-def _box_width(node: Node) -> int:
-    return max(len(node.name) * _CHARACTER, len(_state_text(node)) * (_CHARACTER - 1)) + _PADDING
+def _is_tight(graph: Graph) -> bool:
+    return (
+        max((len(layer) for layer in graph.layers), default=0) >= _TIGHT_FROM // 2
+        or len(graph.nodes) >= _TIGHT_FROM * 2
+    )
+
+
+def _all_slots(layout: Layout) -> list[Slot]:
+    return [*layout.slots, *(slot for edge in layout.edges for slot in edge.slots)]
+
+
+def _box_width(node: Node, *, tight: bool) -> int:
+    name = len(one_line(node.name)) * _CHARACTER + 42
+    return name if tight else max(name, len(_state_text(node)) * _SMALL + 44)
 
 
 def _state_text(node: Node) -> str:
     return f"{node.state}, may fail" if node.may_fail else node.state
 
 
-def _edges(graph: Graph, slots: Mapping[str, _Slot], columns: list[list[_Slot]]) -> list[_Edge]:
-    """All edges; adds the bends to the columns and ties neighbours to each other."""
-    layer = {id(slot): step for step, column in enumerate(columns) for slot in column}
-    pairs: dict[tuple[str, str], str] = {}
-    for node in graph.nodes:
-        for need in node.needs:
-            for member in need.members:
-                pairs.setdefault((member, node.order), need.kind)
-    spans = {pair: layer[id(slots[pair[1]])] - layer[id(slots[pair[0]])] for pair in pairs}
-    bent = sum(span - 1 for span in spans.values()) <= _BENDS_MAX
-    bends: dict[tuple[str, str, int], _Slot] = {}
-    tied: set[tuple[int, int]] = set()
-    edges = []
-    for (member, dependent), kind in pairs.items():
-        first, last = slots[member], slots[dependent]
-        chain = [first]
-        for step in range(layer[id(first)] + 1, layer[id(last)]) if bent else ():
-            if (member, kind, step) not in bends:
-                bends[member, kind, step] = _Slot()
-                columns[step].append(bends[member, kind, step])
-            chain.append(bends[member, kind, step])
-        chain.append(last)
-        for left, right in pairwise(chain):
-            if (id(left), id(right)) not in tied:
-                tied.add((id(left), id(right)))
-                left.after.append(right)
-                right.before.append(left)
-        edges.append(_Edge(kind=kind, slots=tuple(chain)))
-    return edges
+def _class_of(state: str) -> str:
+    return _CLASS_OF.get(state, "later")
 
 
-def _untangle(columns: list[list[_Slot]]) -> None:
-    """Move slots towards the middle of their neighbours, forwards and backwards in turn. Ties stay as they are."""
-    for sweep in range(_SWEEPS):
-        forward = sweep % 2 == 0
-        for column in columns if forward else reversed(columns):
-            _stack(column)
-            column.sort(key=lambda slot: _middle(slot, slot.before if forward else slot.after))
-            _stack(column)
+def _chips(graph: Graph, width: int) -> tuple[list[str], int]:
+    """How many orders are in which state, each with its sign and colour; and the number of lines that takes."""
+    parts: list[str] = []
+    x, line = _MARGIN, 0
+    counts = graph.counts()
+    for state in sorted(counts, key=lambda state: (rank_of(state), state)):
+        text = f"{counts[state]} {state}"
+        wide = 26 + len(text) * _SMALL + 18
+        if x + wide > width and x > _MARGIN:
+            x, line = _MARGIN, line + 1
+        y = _MARGIN + _TITLE + line * _CHIP
+        name = _class_of(state)
+        fill, stroke = _LIGHT[name]
+        sign = escape(UNICODE.sign(state)[0])
+        parts.append(
+            f'<g class="{name}">'
+            f'<rect x="{x}" y="{y - 10}" width="20" height="18" rx="4" fill="{fill}" stroke="{stroke}"/>'
+            f'<text class="tone" x="{x + 10}" y="{y + 4}" text-anchor="middle" font-size="12" fill="{stroke}">'
+            f"{sign}</text></g>"
+            f'<text class="pale" x="{x + 26}" y="{y + 3}" font-size="12" fill="{_PALE[0]}">{escape(text)}</text>'
+        )
+        x += wide
+    return parts, line + 1
 
 
-def _middle(slot: _Slot, neighbours: Sequence[_Slot]) -> int:
-    if not neighbours:
-        return slot.y
-    return sum(other.y for other in neighbours) // len(neighbours)
-
-
-def _stack(column: Sequence[_Slot]) -> int:
-    """Set the middles of a column's slots round zero, and return its height."""
-    height = sum(slot.height + _GAP for slot in column) - _GAP
-    y = -height // 2
-    for slot in column:
-        slot.y = y + slot.height // 2
-        y += slot.height + _GAP
-    return height
-
-
-def _place(columns: Sequence[Sequence[_Slot]]) -> tuple[int, int]:
-    """Give every slot its place; return the right and the bottom end of all."""
-    tallest = max((_stack(column) for column in columns), default=0)
-    x = _MARGIN
-    for column in columns:
-        width = max(slot.width for slot in column)
-        for slot in column:
-            slot.x = x
-            slot.width = width
-            slot.y += _MARGIN + _HEAD + tallest // 2
-        x += width + _BETWEEN
-    return (x - _BETWEEN if columns else _MARGIN), _MARGIN + _HEAD + tallest
-
-
-def _place_grid(slots: Sequence[_Slot], *, right: int, top: int) -> tuple[int, int]:
-    """Place what is tied to nobody in rows below the rest."""
-    if not slots:
-        return right, top
-    width = max(slot.width for slot in slots)
-    fits = (max(right, _WIDTH_LEAST * 2) - _MARGIN + _GAP) // (width + _GAP)
-    columns = max(1, min(fits, _GRID_COLUMNS_MAX, len(slots)))
-    for number, slot in enumerate(slots):
-        row, column = divmod(number, columns)
-        slot.width = width
-        slot.x = _MARGIN + column * (width + _GAP)
-        slot.y = top + row * (_BOX + _GAP) + _BOX // 2
-    rows = -(-len(slots) // columns)
-    return max(right, _MARGIN + columns * (width + _GAP) - _GAP), top + rows * (_BOX + _GAP) - _GAP
-
-
-def _document(graph: Graph, edges: Sequence[_Edge], slots: Sequence[_Slot], *, width: int, bottom: int) -> str:
+def _document(graph: Graph, layout: Layout, chips: Sequence[str], *, width: int, bottom: int, tight: bool) -> str:
     counts = ", ".join(f"{number} {state}" for state, number in graph.counts().items()) or "no orders"
     title = escape(f"Plan {one_line(graph.name)}")
     size = f"{count(len(graph.nodes), 'order')} in {count(len(graph.layers), 'step')}"
     described = escape(f"{size}: {counts}. Arrows lead to dependents.")
-    kinds = {edge.kind for edge in edges}
-    legend = _legend([kind for kind in _DASHES if kind in kinds], top=bottom + _GAP)
-    height = bottom + _GAP + (30 if legend else 0) + _MARGIN // 2
+    kinds = {edge.kind for edge in layout.edges}
+    legend = _legend([kind for kind in _DASHES if kind in kinds], top=bottom + 20)
+    height = bottom + (52 if legend else 20)
     names = {node.order: node.name for node in graph.nodes}
+    states = {node.order: node.state for node in graph.nodes}
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
             f' viewBox="0 0 {width} {height}" role="img" aria-labelledby="title desc"'
-            ' font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">',
+            ' font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13">',
             f'<title id="title">{title}</title>',
             f'<desc id="desc">{described}</desc>',
-            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
-            ' orient="auto"><path d="M0 0L8 4L0 8z" fill="#5f6368"/></marker></defs>',
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{_MARGIN}" y="{_MARGIN + 6}" font-size="16" font-weight="bold" fill="#202124">{title}</text>',
-            f'<text x="{_MARGIN}" y="{_MARGIN + 26}" font-size="12" fill="#5f6368">{escape(counts)}</text>',
-            '<g fill="none" stroke="#5f6368" stroke-width="1.2">',
-            *(_path(edge) for edge in edges),
+            f"<style>{_style()}</style>",
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
+            f' orient="auto"><path class="head" d="M0 0L8 4L0 8z" fill="{_LINE[0]}"/></marker></defs>',
+            f'<rect class="paper" width="{width}" height="{height}" fill="{_PAPER[0]}"/>',
+            f'<text class="ink" x="{_MARGIN}" y="{_MARGIN + 8}" font-size="16" font-weight="bold" fill="{_INK[0]}">'
+            f"{title}"
+            f'<tspan class="pale" font-size="12" font-weight="normal" fill="{_PALE[0]}" dx="12">{size}</tspan></text>',
+            *chips,
+            f'<g class="lines" fill="none" stroke="{_LINE[0]}" stroke-width="1.2">',
+            *(_path(edge, states) for edge in layout.edges),
             "</g>",
-            *(_box(slot.node, slot, names) for slot in slots if slot.node is not None),
+            *(_box(slot.node, slot, names, tight=tight) for slot in layout.slots if slot.node is not None),
             *legend,
             "</svg>",
             "",
@@ -224,32 +183,57 @@ def _document(graph: Graph, edges: Sequence[_Edge], slots: Sequence[_Slot], *, w
     )
 
 
-def _path(edge: _Edge) -> str:
+def _style() -> str:
+    """What changes on a dark page, and under a pointer."""
+    rules = [
+        f".paper{{fill:{_PAPER[1]}}}",
+        f".ink{{fill:{_INK[1]}}}",
+        f".pale{{fill:{_PALE[1]}}}",
+        f".lines,.key{{stroke:{_LINE[1]}}}",
+        f".head{{fill:{_LINE[1]}}}",
+    ]
+    for name, (fill, tone) in _DARK.items():
+        rules.append(f".{name} rect{{fill:{fill};stroke:{tone}}}.{name} .tone{{fill:{tone}}}")
+    return f".lines path:hover{{stroke-width:3}}@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
+
+
+def _path(edge: Edge, states: Mapping[str, str]) -> str:
     first, *rest = edge.slots
     x, y = first.x + first.width, first.y
     parts = [f"M{x} {y}"]
     for slot in rest:
         middle = (x + slot.x) // 2
-        parts.append(f"C{middle} {y} {middle} {slot.y} {slot.x} {slot.y}")
+        parts.append(f"H{slot.x}" if y == slot.y else f"C{middle} {y} {middle} {slot.y} {slot.x} {slot.y}")
         x, y = slot.x, slot.y
         if slot.node is None:
             x += slot.width
             parts.append(f"H{x}")
-    return f'<path d="{" ".join(parts)}"{_DASHES[edge.kind]} marker-end="url(#arrow)"/>'
+    # What has been met holds nobody up any more.
+    met = ' stroke-opacity="0.45"' if first.node is not None and states[first.node.order] == "applied" else ""
+    return f'<path d="{" ".join(parts)}"{_DASHES[edge.kind]}{met} marker-end="url(#arrow)"/>'
 
 
-def _box(node: Node, slot: _Slot, names: Mapping[str, str]) -> str:
-    fill, stroke = _PALETTES[_PALETTE_OF.get(node.state, "waiting")]
+def _box(node: Node, slot: Slot, names: Mapping[str, str], *, tight: bool) -> str:
+    name = _class_of(node.state)
+    fill, stroke = _LIGHT[name]
     needs = f"; needs {needs_text(node, names)}" if node.needs else ""
     told = escape(f"{node.name}: {node.state} ({node.reason}){needs}")
-    x, y = slot.x, slot.y - _BOX // 2
-    return (
-        f"<g data-order={quoteattr(node.order)} data-state={quoteattr(node.state)}><title>{told}</title>"
-        f'<rect x="{x}" y="{y}" width="{slot.width}" height="{_BOX}" rx="6" fill="{fill}" stroke="{stroke}"'
-        f' stroke-width="1.5"/>'
-        f'<text x="{x + 12}" y="{y + 18}" fill="#202124">{escape(one_line(node.name))}</text>'
-        f'<text x="{x + 12}" y="{y + 35}" font-size="11" fill="{stroke}">{escape(_state_text(node))}</text></g>'
-    )
+    x, y = slot.x, slot.y - slot.height // 2
+    line = y + (17 if tight else 18)
+    frame = ' stroke-dasharray="4 3"' if node.may_fail else ""
+    parts = [
+        f"<g class={quoteattr(name)} data-order={quoteattr(node.order)} data-state={quoteattr(node.state)}>"
+        f"<title>{told}</title>",
+        f'<rect x="{x}" y="{y}" width="{slot.width}" height="{slot.height}" rx="6" fill="{fill}" stroke="{stroke}"'
+        f' stroke-width="1.5"{frame}/>',
+        f'<text class="ink" x="{x + 30}" y="{line}" fill="{_INK[0]}">{escape(one_line(node.name))}</text>',
+    ]
+    if not tight:
+        text = escape(_state_text(node))
+        parts.append(f'<text class="tone" x="{x + 30}" y="{y + 35}" font-size="11" fill="{stroke}">{text}</text>')
+    sign = escape(UNICODE.sign(node.state)[0])
+    parts.append(f'<text class="tone" x="{x + 16}" y="{line}" text-anchor="middle" fill="{stroke}">{sign}</text></g>')
+    return "".join(parts)
 
 
 def _legend(kinds: Sequence[str], *, top: int) -> list[str]:
@@ -257,8 +241,12 @@ def _legend(kinds: Sequence[str], *, top: int) -> list[str]:
     parts = []
     x = _MARGIN
     for kind in kinds:
-        y = top + 12
-        parts.append(f'<path d="M{x} {y}H{x + 36}" fill="none" stroke="#5f6368"{_DASHES[kind]}/>')
-        parts.append(f'<text x="{x + 44}" y="{y + 4}" font-size="11" fill="#5f6368">{kind}</text>')
-        x += 44 + len(kind) * _CHARACTER + _PADDING
+        y = top + 8
+        text = _MEANINGS[kind]
+        parts.append(f'<path class="key" d="M{x} {y}H{x + 36}" fill="none" stroke="{_LINE[0]}"{_DASHES[kind]}/>')
+        parts.append(f'<text class="pale" x="{x + 44}" y="{y + 4}" font-size="12" fill="{_PALE[0]}">{text}</text>')
+        x += 44 + len(text) * _SMALL + 28
+    if kinds:
+        text = "a dashed frame: may fail"
+        parts.append(f'<text class="pale" x="{x}" y="{top + 12}" font-size="12" fill="{_PALE[0]}">{text}</text>')
     return parts
