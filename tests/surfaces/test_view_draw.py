@@ -15,7 +15,8 @@ from fencepost.core.machines import WORK_ORDER
 from fencepost.surfaces.cli.view.cells import clean, cut, last_line, pad, text_of, width_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw, elapsed, short_amount
 from fencepost.surfaces.cli.view.picture import Picture, choose
-from fencepost.surfaces.cli.view.signs import ASCII, SIGNS, UNICODE, Marks
+from fencepost.surfaces.cli.view.signs import ASCII, ASKING, SIGNS, UNICODE, Marks
+from tests.surfaces.pictures import drifted
 from tests.surfaces.view_samples import NOW, SAMPLES, SECOND, many, middle, row, start
 
 WRITTEN = Path(__file__).parent / "pictures_written.txt"
@@ -42,6 +43,11 @@ def test_w28_pictures_are_as_written_down() -> None:
     assert text == WRITTEN.read_text(encoding="utf-8")
 
 
+def test_the_pictures_of_the_docs_are_current() -> None:
+    """`./dev docs` writes them anew."""
+    assert drifted() == []
+
+
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_w28_no_line_is_wider_than_the_terminal_and_none_steers_it(name: str) -> None:
     for columns in (*range(20, 90), 100, 120, 200):
@@ -59,7 +65,7 @@ def test_ascii_marks_are_ascii() -> None:
 
 def test_every_state_has_a_sign_of_its_own_kind() -> None:
     """A new state of the work-order machine needs a row in `signs.SIGNS`."""
-    assert set(SIGNS) == set(WORK_ORDER.rows)
+    assert set(SIGNS) == {*WORK_ORDER.rows, ASKING}
     for one in SIGNS.values():
         assert width_of(one.glyph) == 1 and one.letter.isascii() and len(one.letter) == 1
         assert width_of(one.word) <= 13
@@ -115,8 +121,8 @@ def _drawn(picture: Picture) -> list[tuple]:
 
 
 def test_an_unknown_state_shows_its_own_name() -> None:
-    lines = [text_of(line) for line in _drawn(Picture(name="p", rows=[row("asks", "waiting_for_answer")]))]
-    assert lines[-1] == "◇ asks  waiting for answer"
+    lines = [text_of(line) for line in _drawn(Picture(name="p", rows=[row("asks", "later_state")]))]
+    assert lines[-1] == "◇ asks  later state"
 
 
 def test_times_tick_with_the_clock_and_not_with_the_store() -> None:

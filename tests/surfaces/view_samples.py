@@ -90,7 +90,9 @@ def person() -> tuple[Picture, dict[str, Detail]]:
         row("publish", "conflict", 2, tries=1, time_us=4 * SECOND),
         row("report", "result_pending", 2, tries=1, since_us=NOW - 5 * SECOND),
         row("index", "active", 2, tries=1, since_us=NOW - 3_700 * SECOND),
-        row("later", "waiting_answer", 3),
+        row("later", "asking", 3, tries=1),
+        row("chapters", "waiting", 3, tries=1),
+        row("poll", "waiting", 3, tries=1, due_us=NOW + 95 * SECOND),
     ]
     details = {
         "order_publish": Detail(
@@ -98,7 +100,9 @@ def person() -> tuple[Picture, dict[str, Detail]]:
         ),
         "order_report": Detail(why="the verifier runs", note="", log="checking 40 links"),
         "order_index": Detail(why="its worker is gone", note="its worker is gone; the next one takes it up"),
-        "order_later": Detail(why="which region?"),
+        "order_later": Detail(why="Which region?"),
+        "order_chapters": Detail(why="waits for", names=("chapters.one", "chapters.two", "chapters.three")),
+        "order_poll": Detail(why="waits for its time"),
     }
     notice = "stopping: what runs is stopped cleanly and costs no attempt; another signal stops at once"
     return _picture(rows, 2 * 60 * MINUTE, _meters(4, 2, 40 * SECOND, 0, 0)[:2], steps=3, notices=(notice,)), details

@@ -62,6 +62,7 @@ _CLASS_OF = {
     "result_pending": "moving",
     "ready": "ready",
     "retry_wait": "later",
+    "waiting": "later",
     "blocked_budget": "later",
     "submitted": "waiting",
     "blocked_dependency": "waiting",

@@ -26,7 +26,7 @@ from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.graph_model import layers_of, needs_of, nodes_of
 from fencepost.surfaces.cli.needs_read import Group, newest_of, read_groups
 from fencepost.surfaces.cli.view.picture import Meter, Picture, Row
-from fencepost.surfaces.cli.view.signs import RUNNING, rank_of
+from fencepost.surfaces.cli.view.signs import ASKING, RUNNING, rank_of
 from fencepost.surfaces.cli.words import cost_text
 
 PAGE = 500
@@ -215,7 +215,30 @@ class Follower:
         layers = layers_of(nodes_of(current, self._needs))
         self._steps = {node.order: step for step, layer in enumerate(layers, start=1) for node in layer}
         self._step_count = max(len(layers), 1)
-        self._current = [node.order for layer in layers for node in layer]
+        self._current = self._with_children([node.order for layer in layers for node in layer])
+
+    def _with_children(self, names: Sequence[str]) -> list[str]:
+        """Orders that another one submitted itself stand below it, in its step."""
+        children: dict[str, list[str]] = {}
+        for name in names:
+            parent = self.orders[name].parent
+            if parent in self.orders:
+                children.setdefault(parent, []).append(name)
+        if not children:
+            return list(names)
+        placed: list[str] = []
+        stack = [name for name in reversed(names) if self.orders[name].parent not in self.orders]
+        while stack:
+            name = stack.pop()
+            placed.append(name)
+            for child in reversed(children.get(name, [])):
+                self._steps[child] = self._steps[name]
+                stack.append(child)
+        return placed
+
+    def asking(self) -> list[OrderState]:
+        """Orders whose question a person has not answered."""
+        return [order for order in self.current() if order.wait is not None and order.wait.question]
 
     def _behind(self, order: str) -> list[str]:
         """An order and everything that it still waits for, in the order of the graph."""
@@ -251,12 +274,12 @@ def row_of(order: OrderState, attempt: AttemptState | None, step: int) -> Row:
     return Row(
         order=order.order,
         name=order.task,
-        state=order.state,
+        state=ASKING if order.wait is not None and order.wait.question else order.state,
         step=step,
         tries=charged.get("attempts", 0) + held.get("attempts", 0),
         tries_max=order.account.ceiling.get("attempts"),
         since_us=attempt.activated_us if attempt is not None and runs else 0,
-        due_us=order.retry_due_us if order.state == "retry_wait" else 0,
+        due_us=order.retry_due_us if order.state == "retry_wait" else order.wait_until_us,
         time_us=charged.get("time_us", 0),
         cost=cost_text(charged),
         moved_us=order.moved_us,

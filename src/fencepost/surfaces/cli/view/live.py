@@ -30,6 +30,7 @@ SECOND_S: Final = 1.0  # after that long times have moved on
 LOGS_S: Final = 0.25  # between two looks at the logs that are seen
 ALIVE_S: Final = 2.0  # between two looks at who is alive
 LOGS_MAX: Final = 64  # logs looked at in one drawing
+ASKING_MAX: Final = 2  # questions whose command is shown
 NOBODY: Final = "no worker is alive in this home: fencepost worker start"
 
 
@@ -134,6 +135,10 @@ class LiveView:
             notices.append(WAITS_AND_ENDS["clock_reconciliation_required"].sentence)
         if self._nobody:
             notices.append(here(NOBODY))
+        asking = self._follower.asking()
+        for order in asking[:ASKING_MAX]:
+            name = f"{plan.name}/{order.task}" if (plan := self._follower.plan) is not None else order.order
+            notices.append(here(f"{order.task} asks: fencepost order answer {name} VALUE"))
         return tuple(notices)
 
     def _look_at_logs(self, at: float) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 
 from fencepost.app import App
 from fencepost.core import needs
+from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS
+from fencepost.core.records.plan import Wait
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.core.views import held_up_by_clock
 from fencepost.kernel.read import Look
@@ -70,10 +72,20 @@ class Reasons:
             return Detail(why=GONE, note=GONE, log=log)
         if attempt is not None:
             return Detail(why=_WORDS.get(order.reason, ""), note=running_note(attempt), log=log)
+        if order.wait is not None:
+            return self._waits(order.wait)
         if order.state in ("blocked_dependency", "dependency_failed"):
             lead = "needs" if order.state == "blocked_dependency" else "because of"
             return Detail(why=lead, names=self._follower.waits_for(order))
         return Detail(why=self._why(order), log=log)
+
+    def _waits(self, wait: Wait) -> Detail:
+        """What a paused order waits for: an answer, its children, or a time, which stands in the row itself."""
+        if wait.question:
+            return Detail(why=wait.prompt or wait.question)
+        children = [found for name in wait.orders if (found := self._follower.order_of(name)) is not None]
+        names = tuple(child.task for child in children if child.state not in ENDED)
+        return Detail(why="waits for" if names else "waits for its time", names=names)
 
     def _why(self, order: OrderState) -> str:
         if _has_message(order):
@@ -108,7 +120,7 @@ class Reasons:
 
 def running_note(attempt: AttemptState) -> str:
     """What a running attempt says of itself: the one place where a view takes notes and progress from."""
-    return str(getattr(attempt, "note", ""))
+    return attempt.note
 
 
 def _has_message(order: OrderState) -> bool:

@@ -1,6 +1,7 @@
 """How states look: a sign, a letter where only ASCII can be shown, a word that is short enough for a column, a style.
 
-The state itself is told by sign and word; colour only repeats it. Every state of the work-order machine has a row here.
+The state itself is told by sign and word; colour only repeats it. Every state of the work-order machine has a row
+here; one that a later program brings shows its own name.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ STYLES: Mapping[str, str] = MappingProxyType(
         "faint": "2",
         "done": "32",
         "lost": "31;1",
+        "over": "31",
         "moving": "36;1",
         "later": "33",
         "person": "35;1",
@@ -36,6 +38,9 @@ class Sign(NamedTuple):
 
 PERSON, RUNNING, LOST, LATER, SOON, DONE, BLOCKED, OVER = range(8)
 
+ASKING = "asking"
+"""A waiting order that asks a person: told apart within its state, since it is for whoever looks."""
+
 SIGNS: Mapping[str, Sign] = MappingProxyType(
     {
         "conflict": Sign("!", "!", "conflict", "person", PERSON),
@@ -49,13 +54,15 @@ SIGNS: Mapping[str, Sign] = MappingProxyType(
         "reserved": Sign("◔", "+", "starting", "moving", RUNNING),
         "failed": Sign("✗", "x", "failed", "lost", LOST),
         "budget_exhausted": Sign("✗", "x", "exhausted", "lost", LOST),
+        "waiting": Sign("⋯", "w", "paused", "later", LATER),
+        ASKING: Sign("?", "?", "asking", "person", PERSON),
         "retry_wait": Sign("↻", "r", "retrying", "later", LATER),
         "blocked_budget": Sign("◇", "$", "unfunded", "later", LATER),
         "ready": Sign("◦", ">", "ready", "", SOON),
         "applied": Sign("✓", "=", "applied", "done", DONE),
         "submitted": Sign("·", ".", "submitted", "faint", BLOCKED),
         "blocked_dependency": Sign("·", ".", "waiting", "faint", BLOCKED),
-        "dependency_failed": Sign("⊘", "-", "not run", "lost", OVER),
+        "dependency_failed": Sign("⊘", "-", "not run", "over", OVER),
         "cancelled": Sign("⊘", "-", "cancelled", "faint", OVER),
     }
 )
