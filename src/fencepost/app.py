@@ -253,6 +253,8 @@ class App:
         return Worker(self.means(), jobs=jobs, plan=plan)
 
     def means(self) -> Means:
+        from fencepost.adapters.door import SocketDoor
+        from fencepost.adapters.door.place import folders_for
         from fencepost.adapters.executors.environment import attempt_environment
         from fencepost.services.means import Means
 
@@ -261,6 +263,8 @@ class App:
             executor=self.executor,
             artifacts=self.artifacts,
             workspaces=self.workspaces,
+            packs=self.packs,
+            door=SocketDoor(folders_for(self.home, self.kernel.journal.info.store_id, self.environment)),
             pid=os.getpid(),
             threads=self.threads,
             locks=self.locks,

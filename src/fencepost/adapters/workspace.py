@@ -3,6 +3,7 @@
     work/<attempt>/workspace/    exactly the pinned inputs, and the attempt's working directory
     work/<attempt>/home/ tmp/    HOME and TMPDIR
     work/<attempt>/params.json   where the order has params
+    work/<attempt>/checkpoint    where an earlier attempt left one
     work/<attempt>/logs/         what the executor keeps of stdout and stderr
     work/<attempt>.verify/       the same folders for the verifier, made anew: it shares nothing with the attempt
     work/.trash/                 what is being removed
@@ -15,20 +16,21 @@ exception. An attempt is collected only after its processes have ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from fencepost.adapters.artifacts import disk
 from fencepost.adapters.artifacts.manifest import PERMISSIONS
 from fencepost.adapters.artifacts.outputs import CollectLimits, Collector
 from fencepost.adapters.artifacts.pack import Packs
-from fencepost.ports.artifacts import ArtifactStore, Classification
-from fencepost.ports.errors import PathRefused, StorageError
+from fencepost.ports.artifacts import ArtifactStore, Classification, SourceChanged
+from fencepost.ports.errors import ContentTooLarge, PathRefused, StorageError
 from fencepost.ports.workspace import Collected, Inputs, Output, OutputProblem, Swept, Workspace
 
 ATTEMPTS_LISTED_MAX: Final = 100_000
@@ -49,7 +51,9 @@ class Workspaces:
         self._packs = packs
         self._limits = limits or CollectLimits()
 
-    def prepare(self, *, attempt: str, inputs: Inputs, params: bytes | None = None) -> Workspace:
+    def prepare(
+        self, *, attempt: str, inputs: Inputs, params: bytes | None = None, checkpoint: str | None = None
+    ) -> Workspace:
         """Lay out the folder of an attempt, anew if a killed worker had begun it.
 
         A handed file may stand where a pinned one does only with the same bytes and mode; else `PathRefused`.
@@ -64,6 +68,8 @@ class Workspaces:
                     (base / name).mkdir(mode=0o700)
                 if params is not None:
                     (base / "params.json").write_bytes(params)
+                if checkpoint is not None:
+                    self._store.copy_to(checkpoint, base / "checkpoint", 0o600)
                 self._lay_out(base / "workspace", inputs)
         except BaseException:
             self.discard(attempt)
@@ -73,8 +79,7 @@ class Workspaces:
     def find(self, attempt: str) -> Workspace:
         """The folders of an attempt, whether they exist or not."""
         base = self._base(attempt)
-        params = base / "params.json"
-        return _folders(attempt, base, params if params.is_file() and not params.is_symlink() else None)
+        return _folders(attempt, base, _plain(base / "params.json"), _plain(base / "checkpoint"))
 
     def find_verifier(self, attempt: str) -> Workspace:
         """The folders of an attempt's verifier, whether they exist or not."""
@@ -103,6 +108,49 @@ class Workspaces:
             finally:
                 os.close(root)
         return Collected(outputs=tuple(collector.outputs), problems=tuple(collector.problems))
+
+    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
+        """Store one file of a workspace whose programs go on; see the port."""
+        problem = disk.path_problem(path)
+        if problem is not None:
+            return _problem("bad_path_name" if ".." not in path.split("/") else "path_outside", path, problem)
+        with disk.storage_errors(f"keeping a file of {workspace.attempt}"):
+            root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+            try:
+                return self._keep_one(root, path, classification)
+            finally:
+                os.close(root)
+
+    def _keep_one(self, root: int, path: str, classification: Classification) -> Output | OutputProblem:
+        try:
+            descriptor = disk.open_beneath(root, path)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+                return _problem("not_regular", path, "it is no regular file, or a link leads to it")
+            code = "no_file" if error.errno == errno.ENOENT else "unreadable"
+            return _problem(code, path, error.strerror or "it cannot be opened")
+        try:
+            executable = os.fstat(descriptor).st_mode & stat.S_IXUSR
+            stored = self._store.put_descriptor(
+                descriptor, name=path, classification=classification, bytes_max=self._limits.file_bytes_max
+            )
+        except (SourceChanged, ContentTooLarge, PathRefused) as error:
+            code = "not_regular" if isinstance(error, PathRefused) else error.code
+            return _problem(code, path, error.message)
+        finally:
+            os.close(descriptor)
+        mode: Literal["0644", "0755"] = "0755" if executable else "0644"
+        return Output(path=path, mode=mode, digest=stored.digest, bytes=stored.bytes)
+
+    def list_files(self, workspace: Workspace) -> tuple[str, ...]:
+        """See the port."""
+        with disk.storage_errors(f"looking through the workspace of {workspace.attempt}"):
+            root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+            try:
+                collector = Collector(root, os.path.realpath(os.fsencode(workspace.path)), self._limits)
+                return collector.names()
+            finally:
+                os.close(root)
 
     def prepare_verifier(
         self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
@@ -238,7 +286,15 @@ class Workspaces:
             _remove_tree(doomed, trash)
 
 
-def _folders(attempt: str, base: Path, params: Path | None) -> Workspace:
+def _plain(path: Path) -> Path | None:
+    return path if path.is_file() and not path.is_symlink() else None
+
+
+def _problem(code: str, path: str, message: str) -> OutputProblem:
+    return OutputProblem(code=code, path=disk.printable(path), message=message)
+
+
+def _folders(attempt: str, base: Path, params: Path | None, checkpoint: Path | None = None) -> Workspace:
     return Workspace(
         attempt=attempt,
         path=base / "workspace",
@@ -246,6 +302,7 @@ def _folders(attempt: str, base: Path, params: Path | None) -> Workspace:
         tmp=base / "tmp",
         logs=base / "logs",
         params_path=params,
+        checkpoint_path=checkpoint,
     )
 
 

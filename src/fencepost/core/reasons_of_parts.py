@@ -1,4 +1,5 @@
-"""Rows of the registry of reasons that belong to one part each: decoding, authority, files, keys, schemas.
+"""Rows of the registry of reasons that belong to one part each: decoding, authority, files, keys, schemas,
+the door of a worker.
 
 Plain data, (code, exit code, sentence, next step): `reasons` makes rows of them. A code says the same wherever it is
 shown, so that a part that meets a known situation uses the known code.
@@ -69,4 +70,12 @@ _FILES: Rows = (
     ("mismatch", 7, "The document does not follow its schema.", "fencepost order files NAME --attempt N"),
 )
 
-PARTS: Rows = (*_DECODING, *_AUTHORITY, *_FILES)
+_DOOR: Rows = (
+    ("busy", 5, "The worker has no room for this just now.", "ask again"),
+    ("no_attempt", 2, "This is not running inside an attempt.", "make it the command of a work order"),
+    ("no_checkpoint", 3, "The order has no checkpoint yet.", "begin at the beginning"),
+    ("unreachable", 1, "The worker of this attempt cannot be reached.", "stop: the attempt ends with its worker"),
+    ("unsupported_protocol", 2, "The worker speaks another version of the protocol.", "use the version of the worker"),
+)
+
+PARTS: Rows = (*_DECODING, *_AUTHORITY, *_FILES, *_DOOR)

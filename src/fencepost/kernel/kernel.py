@@ -317,7 +317,15 @@ SERVICE_OPERATIONS: dict[str, frozenset[str]] = {
     ),
     "sampler": frozenset({"sample_clock/clock_domain"}),
     "prover": frozenset({"prove_clock_deadline/clock_domain"}),
-    "executor": frozenset({"append_event/attempt", "report_result/attempt"}),
+    "executor": frozenset(
+        {
+            "append_event/attempt",
+            "save_checkpoint/attempt",
+            "charge_usage/attempt",
+            "submit_child/attempt",
+            "report_result/attempt",
+        }
+    ),
     "verifier": frozenset({"record_verification/attempt"}),
     "reducer": frozenset(
         {

@@ -31,7 +31,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workspace(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders of one attempt. `params_path` is None where the order has no params."""
+    """The folders of one attempt. `params_path` is None where the order has no params, `checkpoint_path` where no
+    earlier attempt has left a checkpoint that is a file."""
 
     attempt: str
     path: Path
@@ -39,6 +40,7 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True):
     tmp: Path
     logs: Path
     params_path: Path | None
+    checkpoint_path: Path | None = None
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +82,11 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 class Workspaces(Protocol):
     """All workspaces of one home. Safe for several threads, each with attempts of its own."""
 
-    def prepare(self, *, attempt: str, inputs: Inputs, params: bytes | None = None) -> Workspace:
-        """Lay out the folders of an attempt anew. Raises PathRefused, ArtifactMissing, IntegrityError, StorageError."""
+    def prepare(
+        self, *, attempt: str, inputs: Inputs, params: bytes | None = None, checkpoint: str | None = None
+    ) -> Workspace:
+        """Lay out the folders of an attempt anew; `checkpoint` is the digest of what its program goes on from. Raises
+        PathRefused, ArtifactMissing, IntegrityError, StorageError."""
         ...
 
     def find(self, attempt: str) -> Workspace:
@@ -92,6 +97,16 @@ class Workspaces(Protocol):
         self, workspace: Workspace, declared: Callable[[str], bool], *, classification: Classification
     ) -> Collected:
         """Store the files of a workspace whose path is `declared`. Raises StorageError."""
+        ...
+
+    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
+        """Store one regular file of a workspace while its programs run, without following a link; or why not. Raises
+        StorageError."""
+        ...
+
+    def list_files(self, workspace: Workspace) -> tuple[str, ...]:
+        """The paths of everything in a workspace that is no folder, in bytewise order, as far as they are text and
+        within the bounds of what an attempt may hand in. Raises ContentTooLarge, StorageError."""
         ...
 
     def find_verifier(self, attempt: str) -> Workspace:

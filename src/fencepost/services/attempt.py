@@ -17,11 +17,14 @@ from msgspec.structs import replace
 from fencepost.core.canonical import digest_of
 from fencepost.core.commands import (
     Activate,
+    AnyCommand,
     AppendEvent,
     ReleaseReservation,
     ReportResult,
     ReportStopped,
+    ReportYielded,
     ReserveNext,
+    WaitDraft,
 )
 from fencepost.core.decide.dispatch import input_set as set_of_inputs
 from fencepost.core.matching import handed_files
@@ -41,9 +44,11 @@ from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
 from fencepost.services.outcomes import read_outcome
 from fencepost.services.results import facts_of, failed, time_used
+from fencepost.services.sink import Sink
 
 CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
+BLOB = "blob/1"  # kind of the checkpoints that are laid out as a file
 REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
 PASSING = frozenset({"budget_held", "clock_blocked"})
 """Refusals of an activation that pass: the reservation is given back at once, everything else lets it lapse."""
@@ -61,26 +66,31 @@ class Task:
     repository: str
     time_limit_us: int  # as held: what is left of a ceiling may be less than the spec's
     earlier: tuple[AttemptState, ...] = ()
+    checkpoint: str | None = None  # payload that its program goes on from
 
 
 @dataclass(kw_only=True)
 class Run:
-    """How far an attempt has come. `started` is the start of its command if that has not been told yet."""
+    """How far an attempt has come. `events` have not been told yet; `wish` is what it waits for if it has yielded."""
 
     ended: Ended | None = None
-    started: AppendEvent | None = None
+    events: tuple[AppendEvent, ...] = ()
+    wish: WaitDraft | None = None
     facts: ResultFacts | None = None
 
 
 class Attempts:
     """Runs attempts of one worker, each in the thread that calls `run`."""
 
-    def __init__(self, means: Means, worker: str, leases: Leases, finisher: Finisher, cleaner: Cleaner) -> None:
+    def __init__(
+        self, means: Means, worker: str, leases: Leases, finisher: Finisher, cleaner: Cleaner, sink: Sink
+    ) -> None:
         self._means = means
         self._worker = worker
         self._leases = leases
         self._finisher = finisher
         self._cleaner = cleaner
+        self._sink = sink
         self._base = dict(means.base_environment)
         self._environments: dict[tuple[str, ...], str] = {}  # names that an order passes on -> digest
 
@@ -104,6 +114,7 @@ class Attempts:
             repository=repository,
             time_limit_us=reservation["time_limit_us"],
             earlier=tuple(attempt for attempt in earlier if attempt.attempt != reservation["attempt"]),
+            checkpoint=saved.payload if (saved := order.checkpoints.get(BLOB)) is not None else None,
         )
         lease = self._activate(reservation, task)
         if lease is None:
@@ -173,10 +184,14 @@ class Attempts:
             raise
         except FencepostError as error:
             run.facts = self._hindered(lease, task, run.ended, error)
+        if run.wish is not None and run.ended is not None:
+            run.facts = self._yielded(lease, task, run, run.wish, run.ended)
+            if run.facts is None:
+                return None
         if run.facts is None:
             self._stopped(lease, task, run.ended)
             return None
-        return self._report(lease, task, run.facts, run.started, after)
+        return self._report(lease, task, run.facts, run.events, after)
 
     def _work(self, lease: Lease, task: Task, run: Run) -> None:
         """Write into `run` how far it came: no facts mean that its own side stopped it (lifecycle, 8)."""
@@ -184,6 +199,7 @@ class Attempts:
             attempt=lease.attempt,
             inputs=layout_of(task.spec, task.handed),
             params=task.spec.params.encode() if task.spec.params else None,
+            checkpoint=task.checkpoint,
         )
         if lease.stopping or lease.lost:
             return
@@ -192,11 +208,11 @@ class Attempts:
             message = f"something of {left} still runs here and cannot be ended"
             run.facts = self._failed(lease, task, "executor", "executor_failed", message, None)
             return
-        run.ended, run.started = self._execute(lease, task, space)
+        run.ended = self._execute(lease, task, space, run)
         told = read_outcome(space.logs / OUTCOME) if task.spec.python is not None else None
         # A callable that heard of it may end before it is ordered to.
         heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
-        if run.ended.reason not in ("stopped", "lease_lost") and not heeded:
+        if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not heeded:
             run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told)
 
     def _left_of(self, earlier: Sequence[AttemptState]) -> str:
@@ -228,9 +244,21 @@ class Attempts:
         facts = failed(task.spec, task.inputs, failure, code, message, bound)
         return with_time(facts, lease.attempt, 0 if ended is None else ended.duration_us)
 
-    def _execute(self, lease: Lease, task: Task, space: Workspace) -> tuple[Ended, AppendEvent | None]:
-        """Run the command to its end. A start that has not been told yet comes back, to be told with the report."""
-        running = self._means.executor.start(self._job(lease, task, space), lease.deadline_tick_us)
+    def _execute(self, lease: Lease, task: Task, space: Workspace, run: Run) -> Ended:
+        """Run the command to its end, at a desk where it may speak. What has not been told yet is told with the
+        report."""
+        desk, token = self._sink.open(lease, task.spec, task.inputs, space)
+        try:
+            ended = self._run(lease, task, self._job(lease, task, space, token), run)
+        finally:
+            note = self._sink.close(desk)
+            run.events += () if note is None else (note,)
+        if (ended.reason, ended.exit_code, ended.tree_empty) == ("exited", 0, True):
+            run.wish = desk.wish
+        return ended
+
+    def _run(self, lease: Lease, task: Task, job: Job, run: Run) -> Ended:
+        running = self._means.executor.start(job, lease.deadline_tick_us)
         lease.bind(running)
         started = AppendEvent(
             attempt=lease.attempt,
@@ -242,12 +270,13 @@ class Attempts:
         )
         ended = running.wait(SHORT_S)
         if ended is not None:
-            return self._contained(lease, ended), started
+            run.events = (started,)
+            return self._contained(lease, ended)
         self._say(started)
         ended = running.wait(None)
         if ended is None:
             raise RuntimeError(f"{lease.attempt} was waited for without limit and has no end")
-        return self._contained(lease, ended), None
+        return self._contained(lease, ended)
 
     def _contained(self, lease: Lease, ended: Ended) -> Ended:
         """An end without the proof that nobody is left goes on being sought, for as long as `CONTAIN_TRIES` reach."""
@@ -261,12 +290,19 @@ class Attempts:
                 return replace(ended, tree_empty=True, duration_us=ended.duration_us + took_us)
         return ended
 
-    def _job(self, lease: Lease, task: Task, space: Workspace) -> Job:
-        lock = attempt_lock(lease.attempt)
+    def _job(self, lease: Lease, task: Task, space: Workspace, token: str) -> Job:
         return job_for(
             self._means,
             task.spec,
-            Place(attempt=lease.attempt, order=lease.order, fence=lease.fence, space=space, lock=lock),
+            Place(
+                attempt=lease.attempt,
+                order=lease.order,
+                fence=lease.fence,
+                space=space,
+                lock=attempt_lock(lease.attempt),
+                socket=self._means.door.address,
+                token=token,
+            ),
             argv=program_of(task.spec, space),
             logs="",
             time_limit_us=task.time_limit_us,
@@ -297,11 +333,31 @@ class Attempts:
             facts = self._failed(lease, task, "executor", "stopped_on_order", message, ended)
             self._means.issue("executor", _report_of(lease, task, facts))
 
+    def _yielded(self, lease: Lease, task: Task, run: Run, wish: WaitDraft, ended: Ended) -> ResultFacts | None:
+        """Tell that the attempt waits for something (lifecycle, 9); facts where that is no way for it to end."""
+        command = ReportYielded(
+            attempt=lease.attempt,
+            fence=lease.fence,
+            spec=task.spec.spec,
+            input_set=task.inputs,
+            duration_us=ended.duration_us,
+            wait=wish,
+        )
+        kernel = self._means.kernel
+        told: list[AnyCommand] = [*run.events, command]
+        requests = [kernel.request("executor", each) for each in told]
+        refusal = self._means.insist(requests, self._patience_us(lease))[-1].refusal
+        run.events = ()
+        if refusal is None or refusal.code in ("stale_fence", "rejected_stale"):
+            return None  # under a stale fence its time is booked, and somebody else has the order
+        message = f"it could not yield, {refusal.code} at {refusal.field or '/'}: {refusal.message}"
+        return self._failed(lease, task, "deterministic_input", "result_invalid", message, ended)
+
     def _report(
-        self, lease: Lease, task: Task, facts: ResultFacts, started: AppendEvent | None, after: ReserveNext | None
+        self, lease: Lease, task: Task, facts: ResultFacts, events: tuple[AppendEvent, ...], after: ReserveNext | None
     ) -> tuple[ReportResult, Reported]:
         command = _report_of(lease, task, facts)
-        reported = self._tell(lease, task, command, started, after)
+        reported = self._tell(lease, task, command, events, after)
         refusal = reported.receipt.refusal
         if refusal is not None and refusal.code in UNKEEPABLE:
             # What cannot be kept ends its attempt once, in words that can; doing the work again would end the same.
@@ -310,15 +366,20 @@ class Attempts:
             least = failed(task.spec, task.inputs, "deterministic_input", "result_invalid", message, bound)
             least = with_time(least, lease.attempt, facts.duration_us)
             command = _report_of(lease, task, replace(least, exit_code=facts.exit_code, signal=facts.signal))
-            reported = replace(self._tell(lease, task, command, None, None), reserved=reported.reserved)
+            reported = replace(self._tell(lease, task, command, (), None), reserved=reported.reserved)
         return command, reported
 
     def _tell(
-        self, lease: Lease, task: Task, command: ReportResult, started: AppendEvent | None, after: ReserveNext | None
+        self,
+        lease: Lease,
+        task: Task,
+        command: ReportResult,
+        events: tuple[AppendEvent, ...],
+        after: ReserveNext | None,
     ) -> Reported:
         verified = bool(task.spec.accept.verify) and command.facts.outcome == "succeeded"
         until = self._patience_us(lease)
-        return self._finisher.report(command, started, after, verified=verified, until_tick_us=until)
+        return self._finisher.report(command, events, after, verified=verified, until_tick_us=until)
 
     def _patience_us(self, lease: Lease) -> int:
         """Until when it is worth telling: what comes after the lease is refused, and still paid for."""

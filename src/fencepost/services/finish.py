@@ -6,12 +6,13 @@ bring it to its end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from fencepost.core.canonical import sanitize
-from fencepost.core.commands import AppendEvent, ApplyResult, RecordVerification, ReportResult, ReserveNext
+from fencepost.core.commands import AnyCommand, AppendEvent, ApplyResult, RecordVerification, ReportResult, ReserveNext
 from fencepost.core.index import FINISH
 from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
@@ -68,18 +69,20 @@ class Finisher:
     def report(
         self,
         command: ReportResult,
-        started: AppendEvent | None,
+        before: Sequence[AppendEvent],
         after: ReserveNext | None,
         *,
         verified: bool,
         until_tick_us: int,
     ) -> Reported:
-        """Report a result. Where no verifier has to speak, the application and `after` follow in the same group.
+        """Report a result behind the events of `before`. Where no verifier has to speak, the application and `after`
+        follow in the same group.
 
         While the store cannot be reached this goes on until `until_tick_us`. Raises StorageError.
         """
         kernel = self._means.kernel
-        requests = [kernel.request("executor", event) for event in (started, command) if event is not None]
+        told: list[AnyCommand] = [*before, command]
+        requests = [kernel.request("executor", each) for each in told]
         reported = len(requests) - 1
         if not verified:
             requests.append(kernel.request("reducer", ApplyResult(attempt=command.attempt)))

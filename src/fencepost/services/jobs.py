@@ -27,6 +27,8 @@ class Place:
     fence: int
     space: Workspace
     lock: str
+    socket: str = ""  # of the door that its programs speak through, "" for none
+    token: str = ""
 
 
 def program_of(spec: WorkOrderSpec, space: Workspace) -> tuple[str, ...]:
@@ -60,6 +62,9 @@ def job_for(
         workspace=str(space.path),
         repository=repository,
         params_path="" if space.params_path is None else str(space.params_path),
+        checkpoint_path="" if space.checkpoint_path is None else str(space.checkpoint_path),
+        socket=place.socket,
+        token=place.token,
     )
     return Job(
         attempt=place.attempt,

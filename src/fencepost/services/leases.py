@@ -66,11 +66,19 @@ class Lease:
 class Leases:
     """All live leases of one worker, and the thread that renews them."""
 
-    def __init__(self, means: Means, worker: str, confirm: Callable[[], None] = lambda: None) -> None:
-        """`confirm` is called with every renewal, for whatever else lives no longer than this worker does."""
+    def __init__(
+        self,
+        means: Means,
+        worker: str,
+        confirm: Callable[[], None] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`confirm` is called with every renewal, for whatever else lives no longer than this worker does; `after` when
+        the renewal has been made, for what can wait that long."""
         self._means = means
         self._worker = worker
         self._confirm = confirm
+        self._after = after
         self._live: dict[str, Lease] = {}
         self._lock = means.threads.lock()
         self._drain_us: int | None = None
@@ -152,6 +160,7 @@ class Leases:
             try:
                 self._confirm()
                 self.run_once()
+                self._after()
                 wait_s = interval_s
             except FencepostError:
                 # Unknown is not lost: the keepers end their trees before the last confirmed end, and until then

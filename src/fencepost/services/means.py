@@ -13,9 +13,11 @@ from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.clock import Reading
+from fencepost.ports.door import Door
 from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch
 from fencepost.ports.executor import Executor
 from fencepost.ports.locks import HostLocks
+from fencepost.ports.packs import Packs
 from fencepost.ports.threads import Threads
 from fencepost.ports.workspace import Workspaces
 
@@ -37,6 +39,9 @@ class MakeEnvironment(Protocol):
         workspace: str,
         repository: str,
         params_path: str,
+        checkpoint_path: str = "",
+        socket: str = "",
+        token: str = "",
     ) -> dict[str, str]: ...
 
 
@@ -54,6 +59,8 @@ class Means:
     executor: Executor
     artifacts: ArtifactStore
     workspaces: Workspaces
+    packs: Packs
+    door: Door
     pid: int
     threads: Threads
     locks: HostLocks

@@ -195,7 +195,7 @@ def submit_command(
         objective=document.objective,
         content=content,
         orders=tuple(
-            _draft(item, pins, manifest) for item, manifest in zip(document.work, pins.manifests, strict=True)
+            draft_of(item, pins, manifest) for item, manifest in zip(document.work, pins.manifests, strict=True)
         ),
         recovery=document.recovery,
         mode=mode,
@@ -232,7 +232,8 @@ def known_plan(look: Look, name: str, content: str = "") -> PlanState | None:
     return None if known is None else look.find(known.meant_by(content), PlanState)
 
 
-def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:
+def draft_of(item: WorkItem, pins: Pins, manifest: ManifestStored | None) -> OrderDraft:
+    """An order as the kernel is asked for it. Without a manifest it has no files of its own."""
     accept = item.accept
     return OrderDraft(
         task=item.name,
@@ -250,10 +251,10 @@ def _draft(item: WorkItem, pins: Pins, manifest: ManifestStored) -> OrderDraft:
         run=item.run,
         environment=item.environment,
         attempt_time_least_us=0 if item.attempt_time_declared else ATTEMPT_TIME_LEAST_US,
-        manifest=manifest.digest,
-        manifest_content=manifest.content_digest,
-        manifest_files=manifest.files,
-        manifest_bytes=manifest.bytes,
+        manifest=None if manifest is None else manifest.digest,
+        manifest_content=None if manifest is None else manifest.content_digest,
+        manifest_files=0 if manifest is None else manifest.files,
+        manifest_bytes=0 if manifest is None else manifest.bytes,
         handed=tuple(
             FromDraft(task=source.order, files=source.patterns)
             for source in item.inputs or ()

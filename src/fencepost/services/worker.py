@@ -29,6 +29,7 @@ from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
 from fencepost.services.means import Means, estimated_now_us, worker_lock
 from fencepost.services.recover import Recoverer
+from fencepost.services.sink import Sink
 from fencepost.services.upkeep import Upkeep
 
 LOOK_S = 0.1  # between looks at everything but the queue, while there is traffic
@@ -74,9 +75,10 @@ class Worker:
         reading = means.reading()
         self.worker = IdSource(means.kernel.entropy.seed(), reading.utc_us).next("worker")
         self._finisher = Finisher(means, self.worker)
-        self._leases = Leases(means, self.worker, self._finisher.confirm)
+        self._sink = Sink(means)
+        self._leases = Leases(means, self.worker, self._finisher.confirm, self._sink.flush)
         self._cleaner = Cleaner(means, self._take)
-        self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner)
+        self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner, self._sink)
         self._recoverer = Recoverer(means, self.worker)
         self._upkeep = Upkeep(means)
         self._slots: dict[int, Slot] = {}
@@ -110,6 +112,7 @@ class Worker:
         )
         if receipt.refusal is not None:
             raise Refused(receipt.refusal)
+        self._means.door.open(self._sink, self._take)
         self._leases.start()
         self._cleaner.start()
         self._thread = self._means.threads.start(self._serve, name="fencepost-worker")
@@ -130,6 +133,7 @@ class Worker:
                 slot.ended.wait()
             self._leases.stop()
             self._cleaner.stop()
+        self._means.door.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -6,7 +6,7 @@ They keep their port's contract; where one can misbehave, the test says so by na
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fencepost.adapters.authority.keys import verify_signature
 from fencepost.core.anchor import AnchorMalformed, Checkpoint, SealedCheckpoint, seal, unseal
 from fencepost.core.ids import sha256_of
+from fencepost.ports.artifacts import ArtifactSink, Classification
 from fencepost.ports.authority import (
     CHECKPOINT_SIGNER,
     Constitution,
@@ -22,8 +23,10 @@ from fencepost.ports.authority import (
     question_digest,
 )
 from fencepost.ports.clock import Reading
+from fencepost.ports.door import Clerk
 from fencepost.ports.entropy import SEED_BYTES
 from fencepost.ports.ledger import LedgerDamaged, LedgerVerdict
+from fencepost.ports.packs import ManifestStored, PackRefused, PackWritten, PathProblem
 
 FIRST_UTC_US = 1_750_000_000_000_000
 FIRST_TICK_US = 1_000_000
@@ -181,3 +184,35 @@ class MemoryLedger:
             return unseal(line)
         except AnchorMalformed as error:
             raise LedgerDamaged("/memory: no sealed checkpoint") from error
+
+
+class OpenDoor:
+    """`Door` without walls: whoever has its clerk asks the clerk itself."""
+
+    address = "nowhere"
+
+    def __init__(self) -> None:
+        self.clerk: Clerk | None = None
+
+    def open(self, clerk: Clerk, fault: Callable[[Exception], None]) -> None:
+        self.clerk = clerk
+
+    def close(self) -> None:
+        self.clerk = None
+
+
+class NoPacks:
+    """`Packs` of a world without a source tree: every pack is refused."""
+
+    def write(self, root: Path, paths: Iterable[str]) -> PackWritten | PackRefused:
+        return PackRefused(problems=(PathProblem(code="no_file", path="", message="there is no source tree"),))
+
+    def put_manifest(
+        self,
+        written: PackWritten,
+        paths: Iterable[str],
+        *,
+        classification: Classification,
+        sink: ArtifactSink | None = None,
+    ) -> ManifestStored:
+        raise KeyError("nothing was ever packed")

@@ -69,6 +69,16 @@ class Collector:
                 found.append(file)
         return sorted(found, key=lambda file: file.path)
 
+    def names(self) -> tuple[str, ...]:
+        """Every path that can be kept as text, in bytewise order. Raises ContentTooLarge."""
+        found = []
+        for scanned, (path, status) in enumerate(self._walk()):
+            if scanned >= self._limits.files_max:
+                raise ContentTooLarge(f"the workspace holds more than {self._limits.files_max} files")
+            if not stat.S_ISDIR(status.st_mode) and disk.path_problem(path) is None:
+                found.append(path)
+        return tuple(sorted(found, key=str.encode))
+
     def within_bounds(self, wanted: Sequence[_Found]) -> bool:
         """Check the bounds of the whole before a byte is stored (case 40)."""
         limits = self._limits

@@ -26,13 +26,16 @@ def attempt_environment(
     workspace: str,
     repository: str,
     params_path: str,
+    checkpoint_path: str = "",
+    socket: str = "",
+    token: str = "",
 ) -> dict[str, str]:
     """The whole environment for a `Job`.
 
     `names` are variables of `base` to pass on; one that ends in `*` is a prefix. HOME and TMPDIR are `home`
     and `temporary` unless named. `bin_folder` is first on PATH; without PATH among the names (or in `base`)
     the system's own first value follows it. Names that begin with FENCEPOST_ are the attempt's and are never
-    passed on.
+    passed on. Without a `socket`, as for a verifier, there is nobody to speak to.
     """
     environment = {
         name: value
@@ -48,6 +51,10 @@ def attempt_environment(
     environment["FENCEPOST_WORKSPACE"] = workspace
     environment["FENCEPOST_REPO"] = repository
     environment["FENCEPOST_PARAMS"] = params_path
+    if socket:
+        environment["FENCEPOST_CHECKPOINT"] = checkpoint_path
+        environment["FENCEPOST_SOCKET"] = socket
+        environment["FENCEPOST_TOKEN"] = token
     return environment
 
 

@@ -22,9 +22,15 @@ from fencepost.core.views import attempt_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
+from fencepost.surfaces.cli.inside import VERBS
 from fencepost.surfaces.cli.words import amounts, count, fields, instant, one_line, state_text
 
-app = App(name="attempt", help="The evidence of attempts.")
+_HELP = f"""The evidence of attempts, and what a program inside one may say.
+
+Inside an attempt: {", ".join(VERBS)}. fencepost attempt VERB --help says more of each.
+"""
+
+app = App(name="attempt", help=_HELP)
 
 _RECORDS: dict[str, type[Body]] = {
     "reservation": AttemptReservation,

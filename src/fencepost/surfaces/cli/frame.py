@@ -20,7 +20,7 @@ NOUNS: Final[dict[str, str]] = {
     "run": "check a plan, submit it, and work until everything has ended",
     "plan": "check, submit, show, list, diff, cancel",
     "order": "list, show, why, watch, log, files, graph, answer, cancel, retry",
-    "attempt": "list, show",
+    "attempt": "list, show; inside an attempt heartbeat, checkpoint, charge, artifact, yield, child and more",
     "budget": "show, set",
     "clock": "show",
     "journal": "verify, replay, tail, export",
@@ -48,7 +48,7 @@ LATER: Final[dict[str, frozenset[str]]] = {
     "migrate": frozenset(),
     "plan": frozenset({"revise", "replan"}),
     "order": frozenset({"reassign", "resolve"}),
-    "attempt": frozenset({"heartbeat", "checkpoint", "charge", "artifact", "effect"}),
+    "attempt": frozenset({"effect"}),
     "clock": frozenset({"reconcile"}),
     "journal": frozenset({"archive", "backup", "restore"}),
 }
@@ -97,7 +97,13 @@ def _run(arguments: Sequence[str]) -> int:
             raise _Usage(f"{unknown[0]} is no option here")
         sys.stdout.write(help_text())
         return 0
-    _refuse_later(noun, tokens[1] if len(tokens) > 1 else "")
+    verb = tokens[1] if len(tokens) > 1 else ""
+    _refuse_later(noun, verb)
+    if noun == "attempt":
+        from fencepost.surfaces.cli import inside
+
+        if verb in inside.VERBS:
+            return inside.run(tokens[1:])
     if noun not in NOUNS:
         near = difflib.get_close_matches(noun, NOUNS, n=1)
         raise _Usage(f"{noun} is no command" + (f"; did you mean {near[0]}?" if near else ""))

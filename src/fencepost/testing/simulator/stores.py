@@ -26,13 +26,17 @@ class SimWorkspaces:
         self._faults = faults
         self._artifacts = artifacts
 
-    def prepare(self, *, attempt: str, inputs: Inputs, params: bytes | None = None) -> Workspace:
+    def prepare(
+        self, *, attempt: str, inputs: Inputs, params: bytes | None = None, checkpoint: str | None = None
+    ) -> Workspace:
         self._loop.pause()
         if self._faults.hits("layout_fails"):
             raise ArtifactMissing("simulated: a pinned file is not there any more")
         missing = [file.path for file in inputs.handed if not self._artifacts.has(file.digest)]
         if missing:
             raise ArtifactMissing(f"{missing[0]} was handed over and is not there")
+        if checkpoint is not None and not self._artifacts.has(checkpoint):
+            raise ArtifactMissing("a checkpoint was accepted and is not there")
         return self.find(attempt)
 
     def find(self, attempt: str) -> Workspace:
@@ -49,6 +53,15 @@ class SimWorkspaces:
                 stored = self._artifacts.put_bytes(data, classification=classification)
                 outputs.append(Output(path=path, mode="0644", digest=stored.digest, bytes=stored.bytes))
         return Collected(outputs=tuple(outputs), problems=())
+
+    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
+        self._loop.pause()
+        data = f"{workspace.attempt} {path}".encode()
+        stored = self._artifacts.put_bytes(data, classification=classification)
+        return Output(path=path, mode="0644", digest=stored.digest, bytes=stored.bytes)
+
+    def list_files(self, workspace: Workspace) -> tuple[str, ...]:
+        return OUTPUT_PATHS
 
     def find_verifier(self, attempt: str) -> Workspace:
         return self.find(attempt)

@@ -29,7 +29,7 @@ from fencepost.ports.journal import Journal, Stream
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
 from fencepost.storage.memory import MemoryJournal
-from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger
+from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger, NoPacks, OpenDoor
 from fencepost.testing.simulator.actors import Stranger, Wants
 from fencepost.testing.simulator.authors import NO_PARTS, Parts, executor_for
 from fencepost.testing.simulator.checks import Checks
@@ -374,6 +374,8 @@ class World:
             executor=executor_for(self._parts, self.yard, host, process),
             artifacts=self.artifacts,
             workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts),
+            packs=NoPacks(),
+            door=OpenDoor(),
             pid=self._starts,
             threads=SimThreads(process, host),
             locks=host.locks.for_process(process),

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Reads five pages that cost money, asks a person, and reports. Killed at any moment it goes on where it was.
+# What it says about itself it says with `fencepost attempt`, which is on the PATH of every attempt.
+set -eu
+
+pages=5
+: > pages.txt
+# What an earlier attempt has checkpointed; exit code 3 says that there was none.
+fencepost attempt resume --to pages.txt || [ $? -eq 3 ]
+
+for ((page = $(wc -l < pages.txt) + 1; page <= pages; page++)); do
+    fencepost attempt heartbeat --note "page $page of $pages"
+    sleep 0.2
+    echo "text of page $page" >> pages.txt
+    # A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already.
+    for _ in 1 2; do
+        fencepost attempt charge --receipt "bash-page-$page" --provider pages --calls 1 --money USD:0.001
+    done
+    # Refused, unless this attempt goes on from the last checkpoint of its order.
+    fencepost attempt checkpoint pages.txt --builds-on $((page - 1))
+done
+fencepost attempt artifact pages.txt
+
+if ! answer=$(fencepost attempt answer publish --value 2> /dev/null); then
+    # Waiting holds nothing: this attempt ends here, and the next one starts when the answer is there.
+    fencepost attempt yield --question publish --prompt "Publish the $pages pages?"
+    exit 0
+fi
+echo "$pages pages, publish: $answer" > report.txt

@@ -1,0 +1,69 @@
+"""One attempt as its program sees it: who it is, what it has said, and whether it may say more.
+
+A desk is opened before the attempt's command starts and closed when its tree is gone. What is said at it is said one
+after the other, under its lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.core.commands import AppendEvent, WaitDraft
+from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.ports.threads import Lock
+from fencepost.ports.workspace import Workspace
+from fencepost.services.leases import Lease
+from fencepost.services.requests import Declined
+
+HEARTBEAT_S: Final = 1.0
+"""At most one heartbeat of an attempt is recorded within this time."""
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet."""
+
+    lease: Lease
+    spec: WorkOrderSpec
+    input_set: str
+    space: Workspace
+    lock: Lock
+    closed: bool = False
+    wish: WaitDraft | None = None
+    note: str | None = None
+    noted_at: float = -HEARTBEAT_S
+
+    @property
+    def attempt(self) -> str:
+        return self.lease.attempt
+
+    @property
+    def stopping(self) -> str:
+        """Why the program should end now, "" for no reason."""
+        if self.lease.lost:
+            return self.lease.lost
+        return "draining" if self.lease.stopping else ""
+
+    def require_live(self, tick_us: int) -> None:
+        """Raises Declined once the lease is over as far as this host knows, whatever the store may say later."""
+        if self.closed or self.lease.lost or tick_us >= self.lease.deadline_tick_us:
+            why = f" ({self.lease.lost})" if self.lease.lost else ""
+            raise Declined("stale_fence", f"the lease of this attempt is over{why}: nothing that it does counts")
+
+    def heartbeat(self, note: str) -> AppendEvent:
+        return AppendEvent(
+            attempt=self.lease.attempt,
+            fence=self.lease.fence,
+            spec=self.spec.spec,
+            input_set=self.input_set,
+            family="heartbeat_observed",
+            note=note,
+        )
+
+    def take_note(self, now: float) -> AppendEvent | None:
+        """The heartbeat that is to be recorded now, if one waits. The caller holds the lock."""
+        if self.note is None:
+            return None
+        note, self.note, self.noted_at = self.note, None, now
+        return self.heartbeat(note)

@@ -1,0 +1,454 @@
+"""What the programs of a worker's attempts may say, and what becomes of it (W5, W6, X10).
+
+The rules, whoever carries the words in and out:
+
+* Each attempt has a token of its own, which opens nothing else and nothing any more once the attempt is over. Only its
+  digest is kept here.
+* A lease that this host knows to be over is told at once, without asking the store. Only what was spent is still
+  booked then, and only whether to stop is still answered.
+* A reply is given when everything in it is durable: bytes before the record that names them, the record before the
+  reply. Whatever is asked twice because a reply was lost happens once: commands have keys that follow from what they
+  say, charges have receipts, children have names.
+* Heartbeats are evidence and come in any number: one a second is recorded, the newest.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from fencepost.core import canonical
+from fencepost.core.canonical import Undecodable, digest_of
+from fencepost.core.commands import (
+    AnyCommand,
+    AppendEvent,
+    ChargeUsage,
+    RecordArtifact,
+    SaveCheckpoint,
+    SubmitChild,
+    WaitDraft,
+)
+from fencepost.core.ids import sha256_of
+from fencepost.core.instant import parse_duration, parse_money
+from fencepost.core.records.common import ArtifactRef, Usage
+from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
+from fencepost.core.shares import MONEY
+from fencepost.core.state import OrderState
+from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
+from fencepost.ports.door import Answer, Asked
+from fencepost.ports.errors import FencepostError, StorageError
+from fencepost.ports.workspace import OutputProblem, Workspace
+from fencepost.sdk import wire
+from fencepost.services import requests as ask
+from fencepost.services.children import child_documents, draft_child, outputs_of
+from fencepost.services.desk import HEARTBEAT_S, Desk
+from fencepost.services.leases import Lease
+from fencepost.services.means import Means
+from fencepost.services.requests import Declined
+
+KINDS: Final = ("blob/1", "steps/1")
+PATIENCE_US: Final = 5_000_000
+"""How long a program waits for a store that cannot be reached, before it is told."""
+CLOSED_MAX: Final = 1_024
+"""Tokens of attempts that are over and are still known as such."""
+ANSWERS_BYTES_MAX: Final = 2**19
+"""Of all answers in one reply; those that do not fit are asked for one by one."""
+
+
+class Sink:
+    """The port's `Clerk` of one worker. Safe for several threads."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._lock = means.threads.lock()
+        self._desks: dict[str, Desk] = {}  # digest of a token -> desk
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._steps: dict[type[ask.Form], Callable[[Desk, Any, bytes | None], Answer]] = {
+            ask.Hello: self._hello,
+            ask.Status: self._status,
+            ask.Heartbeat: self._heartbeat,
+            ask.Checkpoint: self._checkpoint,
+            ask.Resume: self._resume,
+            ask.Charge: self._charge,
+            ask.Artifact: self._artifact,
+            ask.Yield: self._yield,
+            ask.Child: self._child,
+            ask.Output: self._output,
+            ask.AnswerTo: self._answer_to,
+        }
+
+    # For the worker
+
+    def open(self, lease: Lease, spec: WorkOrderSpec, input_set: str, space: Workspace) -> tuple[Desk, str]:
+        """A desk for an attempt whose command is about to start, and the token that opens it."""
+        token = (self._means.kernel.entropy.seed() + self._means.kernel.entropy.seed()).hex()
+        desk = Desk(lease=lease, spec=spec, input_set=input_set, space=space, lock=self._means.threads.lock())
+        with self._lock:
+            self._desks[_key(token)] = desk
+        return desk, token
+
+    def close(self, desk: Desk) -> AppendEvent | None:
+        """Its tree is gone: its token opens nothing any more. Waits for what is being answered, and returns the
+        heartbeat that was not recorded yet."""
+        with self._lock:
+            for key in [key for key, known in self._desks.items() if known is desk]:
+                del self._desks[key]
+                self._closed[key] = None
+            while len(self._closed) > CLOSED_MAX:
+                self._closed.popitem(last=False)
+        with desk.lock:
+            desk.closed = True
+            return desk.take_note(self._means.threads.monotonic())
+
+    def flush(self) -> int:
+        """Record heartbeats whose second is over; returns how many. Raises StorageError."""
+        with self._lock:
+            desks = [desk for desk in self._desks.values() if desk.note is not None]
+        events = []
+        for desk in desks:
+            if desk.lock.locked():
+                continue  # its program is being answered, and is not waited for
+            now = self._means.threads.monotonic()
+            with desk.lock:
+                event = desk.take_note(now) if not desk.lease.lost and now - desk.noted_at >= HEARTBEAT_S else None
+            if event is not None:
+                events.append(event)
+        if events:
+            kernel = self._means.kernel
+            kernel.write_many([kernel.request("executor", event) for event in events])
+        return len(events)
+
+    # For the door
+
+    def read(self, line: bytes) -> Asked | Answer:
+        try:
+            form = ask.read_form(line)
+            if line.count(form.token.encode()) > 1:
+                # What is said is recorded and told, and a token is neither.
+                raise Declined("bad_value", "a request holds its token once, as its token", where="/token")
+            desk = self._desk_of(form.token)
+        except Declined as declined:
+            return Answer(reply=ask.refused(declined))
+        size = form.bytes if isinstance(form, ask.Checkpoint) else None
+        if size is not None and size > wire.PAYLOAD_BYTES_MAX:
+            message = f"a payload has at most {wire.PAYLOAD_BYTES_MAX} bytes"
+            return Answer(reply=ask.refused(Declined("too_large", message, where="/bytes")))
+        back = {ask.Resume: wire.PAYLOAD_BYTES_MAX, ask.Output: wire.PAYLOAD_BYTES_MAX, ask.Hello: wire.REPLY_BYTES_MAX}
+        return Asked(who=desk.attempt, request=(desk, form), payload_bytes=size, reply_bytes=back.get(type(form), 0))
+
+    def answer(self, asked: Asked, payload: bytes | None) -> Answer:
+        desk, form = asked.request
+        try:
+            with desk.lock:
+                return self._answered(desk, form, payload)
+        except Declined as declined:
+            reply = ask.refused(declined)
+        except FencepostError as error:
+            reply = ask.refused(Declined(error.code, error.message, next_step=error.next_step or ""))
+        return Answer(reply={**reply, "stopping": desk.stopping})
+
+    def refuse(self, code: str, message: str) -> Answer:
+        return Answer(reply=ask.refused(Declined(code, message)))
+
+    def _answered(self, desk: Desk, form: ask.AnyForm, payload: bytes | None) -> Answer:
+        if desk.closed or not isinstance(form, ask.Status | ask.Charge):
+            desk.require_live(self._means.reading().tick_us)
+        answer = self._steps[type(form)](desk, form, payload)
+        reply = {"ok": True, **answer.reply, "stopping": desk.stopping}
+        if answer.payload is not None:
+            reply["bytes"] = len(answer.payload)
+        return Answer(reply=reply, payload=answer.payload)
+
+    def _desk_of(self, token: str) -> Desk:
+        key = _key(token) if ask.TOKEN.fullmatch(token) else ""
+        with self._lock:
+            # Looked up by digest, so that how long it takes says nothing about any token.
+            desk = self._desks.get(key)
+            closed = key in self._closed
+        if desk is not None and hmac.compare_digest(key, _key(token)):
+            return desk
+        if closed:
+            raise Declined("stale_fence", "this attempt is over: nothing that it does counts")
+        raise Declined("denied", "the token is not that of an attempt of this worker")
+
+    # What may be asked
+
+    def _status(self, desk: Desk, form: ask.Status, payload: bytes | None) -> Answer:
+        return Answer(reply={"lease_left_us": self._left_us(desk)})
+
+    def _heartbeat(self, desk: Desk, form: ask.Heartbeat, payload: bytes | None) -> Answer:
+        now = self._means.threads.monotonic()
+        desk.note = form.note
+        if now - desk.noted_at < HEARTBEAT_S:
+            return Answer(reply={"recorded": False, "lease_left_us": self._left_us(desk)})
+        event = desk.take_note(now)
+        if event is None:
+            raise RuntimeError("a note that was just put is gone")
+        try:
+            self._required(desk, event)
+        except StorageError:
+            desk.note = form.note  # for the next renewal
+            raise
+        return Answer(reply={"recorded": True, "lease_left_us": self._left_us(desk)})
+
+    def _checkpoint(self, desk: Desk, form: ask.Checkpoint, payload: bytes | None) -> Answer:
+        data = payload or b""
+        _check_payload(form.kind, data)
+        digest = sha256_of(data)
+        order = self._order(desk)
+        saved = order.checkpoints.get(form.kind)
+        builds_on = order.checkpoint_number if form.builds_on is None else form.builds_on
+        if saved is not None and saved.payload == digest and saved.number == order.checkpoint_number:
+            with self._means.kernel.reader.look() as look:
+                attempt = look.attempt(desk.attempt)
+            own = attempt is not None and attempt.checkpoint == saved.envelope
+            if own and form.builds_on in (None, saved.number - 1):
+                # It was accepted, and the answer was lost.
+                return Answer(reply=_checkpoint_reply(form.kind, saved.number, saved.envelope, digest, duplicate=True))
+        stored = self._means.artifacts.put_bytes(data, classification=desk.spec.classification)
+        command = SaveCheckpoint(
+            attempt=desk.attempt,
+            fence=desk.lease.fence,
+            spec=desk.spec.spec,
+            input_set=desk.input_set,
+            kind=form.kind,  # type: ignore[arg-type]  # checked above
+            builds_on=builds_on,
+            payload=stored.digest,
+            bytes=stored.bytes,
+        )
+        receipt = self._required(desk, command, key="checkpoint")
+        number, envelope = receipt.result["number"], receipt.result["checkpoint"]
+        return Answer(reply=_checkpoint_reply(form.kind, number, envelope, digest, duplicate=not receipt.fresh))
+
+    def _resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
+        _require_kind(form.kind)
+        saved = self._order(desk).checkpoints.get(form.kind)
+        if saved is None:
+            if form.optional:
+                return Answer(reply={"kind": form.kind, "number": 0, "checkpoint": None, "digest": None}, payload=b"")
+            raise Declined("no_checkpoint", f"the order has no checkpoint of kind {form.kind}")
+        data = self._means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
+        reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": saved.payload}
+        return Answer(reply=reply, payload=data)
+
+    def _charge(self, desk: Desk, form: ask.Charge, payload: bytes | None) -> Answer:
+        command = ChargeUsage(
+            attempt=desk.attempt,
+            fence=desk.lease.fence,
+            spec=desk.spec.spec,
+            input_set=desk.input_set,
+            usage=Usage(receipt=form.receipt, provider=form.provider, amounts=_amounts(form.amounts)),
+        )
+        result = self._required(desk, command).result
+        return Answer(reply={**result, "receipt": form.receipt, "provider": form.provider})
+
+    def _artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:
+        kept = self._means.workspaces.keep(desk.space, form.path, classification=desk.spec.classification)
+        if isinstance(kept, OutputProblem):
+            raise Declined(kept.code, f"{kept.path}: {kept.message}", where="/path")
+        ref = ArtifactRef(path=kept.path, digest=kept.digest, bytes=kept.bytes, mode=int(kept.mode, 8))
+        command = RecordArtifact(
+            attempt=desk.attempt,
+            fence=desk.lease.fence,
+            spec=desk.spec.spec,
+            input_set=desk.input_set,
+            artifact=ref,
+        )
+        fresh = self._required(desk, command, key="artifact").fresh
+        # `bytes` of a reply announces a payload, and this one has none.
+        return Answer(reply={"path": ref.path, "digest": ref.digest, "size": ref.bytes, "duplicate": not fresh})
+
+    def _yield(self, desk: Desk, form: ask.Yield, payload: bytes | None) -> Answer:
+        if form.cancel:
+            if form.question or form.prompt or form.children or form.after or form.after_us is not None:
+                raise Declined("out_of_range", "what is taken back has no more to say", where="/cancel")
+            desk.wish = None
+            return Answer(reply={"yielding": False})
+        desk.wish = self._wish(desk, form)
+        return Answer(reply={"yielding": True})
+
+    def _wish(self, desk: Desk, form: ask.Yield) -> WaitDraft:
+        order = self._order(desk)
+        for place, name in enumerate(form.children):
+            if name not in order.children:
+                raise Declined("not_found", f"there is no child {name!r}", where=f"/children/{place}")
+        if len(set(form.children)) != len(form.children):
+            raise Declined("out_of_range", "a child is named twice", where="/children")
+        after_us = form.after_us or 0
+        if form.after:
+            try:
+                after_us = parse_duration(form.after)
+            except ValueError:
+                message = f"{form.after!r} is not a duration such as 90s or 1h30m"
+                raise Declined("bad_duration", message, where="/after") from None
+        if not (form.question or form.children or after_us):
+            raise Declined("out_of_range", "nothing is named that could be waited for", where="")
+        if form.question and ask.QUESTION.fullmatch(form.question) is None:
+            message = f"{form.question!r} is no name of a question: [a-z][a-z0-9-]{{0,62}}"
+            raise Declined("bad_name", message, where="/question")
+        if after_us > self._means.kernel.limits.duration_max_us:
+            raise Declined("out_of_range", "nobody waits that long: at most 365d", where="/after")
+        orders = tuple(order.children[name] for name in form.children)
+        return WaitDraft(question=form.question, prompt=form.prompt, orders=orders, after_us=after_us)
+
+    def _child(self, desk: Desk, form: ask.Child, payload: bytes | None) -> Answer:
+        draft = draft_child(self._means, desk, form.order, self._order(desk))
+        command = SubmitChild(
+            attempt=desk.attempt,
+            fence=desk.lease.fence,
+            spec=desk.spec.spec,
+            input_set=desk.input_set,
+            order=draft,
+        )
+        return Answer(reply={"child": draft.task, **self._required(desk, command).result})
+
+    def _output(self, desk: Desk, form: ask.Output, payload: bytes | None) -> Answer:
+        with self._means.kernel.reader.look() as look:
+            parent = self._order_in(look, desk)
+            child = look.order(parent.children.get(form.child, ""))
+            if child is None:
+                raise Declined("not_found", f"there is no child {form.child!r}", where="/child")
+            refs = [ref for ref in outputs_of(look, child) if ref.path == form.path]
+        if not refs:
+            message = f"{form.child} is {child.state} and has handed in no file {form.path!r}"
+            raise Declined("not_found", message, where="/path")
+        if refs[0].bytes > wire.PAYLOAD_BYTES_MAX:
+            raise Declined("too_large", f"the file has {refs[0].bytes} bytes", where="/path")
+        data = self._means.artifacts.read(refs[0].digest, wire.PAYLOAD_BYTES_MAX)
+        return Answer(reply={"path": form.path, "digest": refs[0].digest}, payload=data)
+
+    def _answer_to(self, desk: Desk, form: ask.AnswerTo, payload: bytes | None) -> Answer:
+        with self._means.kernel.reader.look() as look:
+            seq = self._order_in(look, desk).answers.get(form.question)
+            value = None if seq is None else look.body(seq, AnswerRecorded).value
+        if value is None and not form.optional:
+            raise Declined("not_found", f"nobody has answered {form.question!r} yet", where="/question")
+        return Answer(reply={"question": form.question, "answered": value is not None, "value": value})
+
+    def _hello(self, desk: Desk, form: ask.Hello, payload: bytes | None) -> Answer:
+        spec = desk.spec
+        with self._means.kernel.reader.look() as look:
+            order = self._order_in(look, desk)
+            children = child_documents(look, order)
+            answers, left_off = _answers(look, order)
+        return Answer(
+            reply={
+                "attempt": desk.attempt,
+                "order": order.order,
+                "task": order.task,
+                "plan": order.plan,
+                "fence": desk.lease.fence,
+                "params": canonical.parse(spec.params.encode()) if spec.params else {},
+                "spec": {
+                    "digest": spec.spec,
+                    "input_set": desk.input_set,
+                    "classification": spec.classification,
+                    "attempt_time_us": spec.attempt_time_us,
+                    "outputs": list(spec.outputs),
+                    "effects": spec.effects,
+                },
+                "number": order.checkpoint_number,
+                "checkpoints": {
+                    kind: {"number": saved.number, "checkpoint": saved.envelope, "digest": saved.payload}
+                    | {"size": saved.bytes}
+                    for kind, saved in sorted(order.checkpoints.items())
+                },
+                "answers": answers,
+                "answers_left_off": left_off,
+                "children": children,
+                "lease_left_us": self._left_us(desk),
+            }
+        )
+
+    # Help
+
+    def _left_us(self, desk: Desk) -> int:
+        return max(desk.lease.deadline_tick_us - self._means.reading().tick_us, 0)
+
+    def _order(self, desk: Desk) -> OrderState:
+        with self._means.kernel.reader.look() as look:
+            return self._order_in(look, desk)
+
+    def _order_in(self, look: Look, desk: Desk) -> OrderState:
+        order = look.order(desk.lease.order)
+        if order is None:
+            raise FencepostError(f"{desk.lease.order} has an attempt and is not there")
+        return order
+
+    def _required(self, desk: Desk, command: AnyCommand, *, key: str = "") -> Receipt:
+        """The receipt of a command; raises Declined for what the kernel refuses. With a `key` the command's own key
+        follows from what it says, so that a second one is answered as the first was."""
+        kernel = self._means.kernel
+        name = f"{key}:{desk.attempt}:{digest_of(command)}" if key else None
+        until = min(self._means.reading().tick_us + PATIENCE_US, desk.lease.deadline_tick_us)
+        receipt: Receipt = self._means.insist([kernel.request("executor", command, name)], until)[0]
+        if receipt.refusal is not None:
+            raise Declined.of(receipt.refusal)
+        return receipt
+
+
+def _key(token: str) -> str:
+    return sha256_of(token.encode())
+
+
+def _require_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise Declined("unknown_tag", f"{kind!r} is no registered kind of checkpoint", where="/kind")
+
+
+def _check_payload(kind: str, data: bytes) -> None:
+    """Whether the bytes are what their kind says. Raises Declined."""
+    _require_kind(kind)
+    if kind != "steps/1":
+        return
+    try:
+        value = canonical.parse(data)
+        exact = canonical.encode(value)
+    except Undecodable as error:
+        raise Declined(error.code, f"the payload is no {kind}: {error}", where="/bytes") from None
+    if not isinstance(value, dict):
+        raise Declined("wrong_type", f"the payload of {kind} is an object", where="/bytes")
+    if exact != data:
+        raise Declined("bad_value", f"the payload of {kind} is canonical JSON (RFC 8785)", where="/bytes")
+
+
+def _checkpoint_reply(kind: str, number: int, envelope: str, digest: str, *, duplicate: bool) -> dict[str, Any]:
+    return {"kind": kind, "number": number, "checkpoint": envelope, "digest": digest, "duplicate": duplicate}
+
+
+def _amounts(form: ask.Amounts) -> dict[str, int]:
+    """Amounts by dimension. Raises Declined."""
+    found = {
+        name: amount
+        for name, amount in (
+            ("calls", form.calls),
+            ("tokens_input", form.tokens_input),
+            ("tokens_output", form.tokens_output),
+        )
+        if amount is not None
+    }
+    for currency, text in (form.money or {}).items():
+        try:
+            found[f"{MONEY}{currency}"] = parse_money(text)
+        except ValueError:
+            message = f"{text!r} is not an amount of money, such as 0.004"
+            raise Declined("bad_money", message, where=f"/amounts/money/{currency}") from None
+    return found
+
+
+def _answers(look: Look, order: OrderState) -> tuple[dict[str, str], list[str]]:
+    """Question -> answer, the newest first as far as they fit, and the questions of those that do not."""
+    answers: dict[str, str] = {}
+    left_off = []
+    room = ANSWERS_BYTES_MAX
+    for question, seq in sorted(order.answers.items(), key=lambda item: -item[1]):
+        value = look.body(seq, AnswerRecorded).value
+        room -= len(value.encode())
+        if room < 0:
+            left_off.append(question)
+        else:
+            answers[question] = value
+    return answers, left_off

@@ -1,0 +1,282 @@
+"""`fencepost attempt heartbeat|checkpoint|…`: what a running program says, in any language that can start a program.
+
+These run many times in an attempt, so that they load the standard library and the attempt's client alone. Each prints
+its receipt as one line of JSON and exits by the codes that all commands share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from fencepost.sdk.client import BLOB, PROVIDER_FIRST, Attempt
+from fencepost.sdk.wire import EXIT_UNEXPECTED, EXIT_USAGE, PAYLOAD_BYTES_MAX, Refused
+
+VERBS: Final = (
+    "heartbeat",
+    "checkpoint",
+    "resume",
+    "charge",
+    "artifact",
+    "yield",
+    "answer",
+    "child",
+    "output",
+    "status",
+    "hello",
+)
+"""What stands behind `attempt` and means the attempt that the command runs in."""
+TABLE_BYTES_MAX: Final = 65_536
+_STDIN: Final = ("-", "/dev/stdin")
+
+
+class _Usage(Exception):
+    pass
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Usage(message)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one of `VERBS` with its arguments; returns the exit code."""
+    verb = arguments[0]
+    as_json = "--json" in arguments
+    try:
+        options = _parser().parse_args([each for each in arguments if each != "--json"])
+        reply = _STEPS[verb](options)
+        if reply is not None:
+            shown = {name: value for name, value in reply.items() if name != "ok"}
+            sys.stdout.write(json.dumps(shown, sort_keys=True) + "\n")
+        sys.stdout.flush()
+        return 0
+    except _Usage as error:
+        return _failed("usage", str(error), None, f"fencepost attempt {verb} --help", EXIT_USAGE, as_json)
+    except Refused as refused:
+        return _failed(refused.code, refused.message, refused.where, refused.next, refused.exit_code, as_json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as error:
+        code, told = _file_trouble(error)
+        return _failed(code, told, None, "name a file that can be used", EXIT_USAGE, as_json)
+
+
+def _file_trouble(error: OSError) -> tuple[str, str]:
+    named = f"{error.filename}: " if error.filename else ""
+    code = "no_file" if isinstance(error, FileNotFoundError) else "unreadable"
+    return code, f"{named}{error.strerror or error}"
+
+
+def _failed(code: str, message: str, where: Any, following: str, exit_code: int, as_json: bool) -> int:
+    document = {"code": code, "message": message, "where": where, "next": following}
+    if as_json:
+        sys.stderr.write(json.dumps({"error": document}) + "\n")
+    else:
+        lines = [f"error [{code}]: {' '.join(message.split())}"]
+        lines += [f"  where: {where}"] if where else []
+        lines += [f"  next: {following}"] if following else []
+        sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
+    return exit_code or EXIT_UNEXPECTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    root = _Parser(prog="fencepost attempt", add_help=False)
+    verbs = root.add_subparsers(dest="verb", parser_class=_Parser)
+
+    def verb(name: str, text: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+
+    one = verb("heartbeat", "Say that the work goes on.")
+    one.add_argument("--note", default="", metavar="TEXT", help="what it is at")
+    one = verb("checkpoint", "Keep a state that a later attempt of this order goes on from.")
+    one.add_argument("file", metavar="FILE|-")
+    one.add_argument("--builds-on", type=int, metavar="N", help="number of checkpoints that it knows of")
+    one.add_argument("--kind", default=BLOB, help=f"registered kind of what is in it; first value: {BLOB}")
+    one = verb("resume", "Print the last checkpoint of this order; exit code 3 where there is none.")
+    one.add_argument("--to", metavar="FILE", help="write it there, and print a receipt")
+    one.add_argument("--kind", default=BLOB, help=f"first value: {BLOB}")
+    one = verb("charge", "Book what was spent, once for each receipt.")
+    one.add_argument("--receipt", required=True, metavar="ID", help="name that the provider gave")
+    one.add_argument("--provider", default=PROVIDER_FIRST, metavar="NAME")
+    one.add_argument("--calls", type=int, metavar="N")
+    one.add_argument("--tokens-input", type=int, metavar="N")
+    one.add_argument("--tokens-output", type=int, metavar="N")
+    one.add_argument("--money", action="append", default=[], metavar="USD:0.004")
+    one = verb("artifact", "Keep a file of the workspace as evidence, whatever becomes of the attempt.")
+    one.add_argument("file", metavar="FILE")
+    one = verb("yield", "End as waiting, if this program then exits with 0. Any one of what is named ends the wait.")
+    one.add_argument("--question", default="", metavar="NAME", help="a person answers it: fencepost order answer")
+    one.add_argument("--prompt", default="", metavar="TEXT", help="the question in words")
+    one.add_argument("--child", action="append", default=[], metavar="NAME", help="all that are named have to end")
+    one.add_argument("--after", metavar="DURATION", help="such as 90s or 1h30m")
+    one.add_argument("--cancel", action="store_true", help="take back what was said before")
+    one = verb("answer", "Print what a person answered; exit code 3 where nobody has yet.")
+    one.add_argument("question", metavar="QUESTION")
+    one.add_argument("--value", action="store_true", help="print the answer alone")
+    one = verb("child", "Submit a work order inside this one: a [[work]] table in TOML or JSON.")
+    one.add_argument("file", metavar="FILE|-")
+    one = verb("output", "Print a file that a child order has handed in.")
+    one.add_argument("child", metavar="CHILD")
+    one.add_argument("path", metavar="PATH")
+    one.add_argument("--to", metavar="FILE", help="write it there, and print a receipt")
+    verb("status", "Print whether the attempt should end, and how long its lease lasts.")
+    verb("hello", "Print who this attempt is, and what earlier ones have left.")
+    return root
+
+
+def _attempt() -> Attempt:
+    return Attempt(os.environ)
+
+
+def _heartbeat(options: argparse.Namespace) -> dict[str, Any]:
+    return _attempt().heartbeat(options.note)
+
+
+def _checkpoint(options: argparse.Namespace) -> dict[str, Any]:
+    attempt = _attempt()
+    return attempt.checkpoint(_read(options.file, PAYLOAD_BYTES_MAX), kind=options.kind, builds_on=options.builds_on)
+
+
+def _resume(options: argparse.Namespace) -> dict[str, Any] | None:
+    reply, payload = _attempt().ask("resume", kind=options.kind)
+    return _hand_over(reply, payload, options.to)
+
+
+def _charge(options: argparse.Namespace) -> dict[str, Any]:
+    money = {}
+    for text in options.money:
+        currency, colon, amount = text.partition(":")
+        if not colon:
+            raise _Usage(f"--money {text}: write the currency and the amount, such as USD:0.004")
+        if currency in money:
+            raise _Usage(f"--money names {currency} twice")
+        money[currency] = amount
+    return _attempt().charge(
+        receipt=options.receipt,
+        provider=options.provider,
+        calls=options.calls,
+        tokens_input=options.tokens_input,
+        tokens_output=options.tokens_output,
+        money=money,
+    )
+
+
+def _artifact(options: argparse.Namespace) -> dict[str, Any]:
+    return _attempt().artifact(options.file)
+
+
+def _yield(options: argparse.Namespace) -> dict[str, Any]:
+    fields: dict[str, Any] = {"cancel": True} if options.cancel else {}
+    for name, value in (("question", options.question), ("prompt", options.prompt), ("after", options.after)):
+        if value:
+            fields[name] = value
+    if options.child:
+        fields["children"] = options.child
+    return _attempt().ask("yield", **fields)[0]
+
+
+def _answer(options: argparse.Namespace) -> dict[str, Any] | None:
+    reply = _attempt().ask("answer", question=options.question)[0]
+    if not options.value:
+        return reply
+    sys.stdout.write(f"{reply['value']}\n")
+    return None
+
+
+def _child(options: argparse.Namespace) -> dict[str, Any]:
+    return _attempt().ask("child", order=read_table(options.file))[0]
+
+
+def _output(options: argparse.Namespace) -> dict[str, Any] | None:
+    reply, payload = _attempt().ask("output", child=options.child, path=options.path)
+    return _hand_over(reply, payload, options.to)
+
+
+def _status(options: argparse.Namespace) -> dict[str, Any]:
+    return _attempt().status()
+
+
+def _hello(options: argparse.Namespace) -> dict[str, Any]:
+    return _attempt().hello()
+
+
+_STEPS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any] | None]]] = {
+    "heartbeat": _heartbeat,
+    "checkpoint": _checkpoint,
+    "resume": _resume,
+    "charge": _charge,
+    "artifact": _artifact,
+    "yield": _yield,
+    "answer": _answer,
+    "child": _child,
+    "output": _output,
+    "status": _status,
+    "hello": _hello,
+}
+
+
+def _read(path: str, bytes_max: int) -> bytes:
+    if path in _STDIN:
+        data = sys.stdin.buffer.read(bytes_max + 1)
+    else:
+        with open(path, "rb") as file:
+            data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise Refused("too_large", f"{path} has more than {bytes_max} bytes", None, "make it smaller", EXIT_USAGE)
+    return data
+
+
+def _hand_over(reply: dict[str, Any], payload: bytes, to: str | None) -> dict[str, Any] | None:
+    """Write a payload: to a file, whole or not at all, or to stdout."""
+    if to is None:
+        sys.stdout.buffer.write(payload)
+        return None
+    part = f"{to}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as file:
+            file.write(payload)
+        if os.path.exists(to):
+            shutil.copymode(to, part)
+        os.replace(part, to)
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+    return {name: value for name, value in reply.items() if name != "bytes"} | {"size": len(payload), "to": to}
+
+
+def read_table(path: str) -> dict[str, Any]:
+    """A [[work]] table from a file, in JSON where it begins with a brace, else in TOML. Raises Refused, OSError."""
+    data = _read(path, TABLE_BYTES_MAX)
+    try:
+        text = data.decode()
+        if text.lstrip().startswith("{"):
+            value: Any = json.loads(text, object_pairs_hook=_once)
+        else:
+            import tomllib
+
+            value = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused("syntax", f"{path}: {error}", None, "correct it", EXIT_USAGE) from None
+    if isinstance(value, dict) and set(value) == {"work"}:
+        value = value["work"]
+        if not isinstance(value, list) or len(value) != 1:
+            raise Refused("out_of_range", "one child is submitted at a time", "/work", "name one", EXIT_USAGE)
+        value = value[0]
+    if not isinstance(value, dict):
+        raise Refused("wrong_type", "a work order is a table", None, "write a [[work]] table", EXIT_USAGE)
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return table

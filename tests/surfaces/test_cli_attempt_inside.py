@@ -1,0 +1,225 @@
+"""`fencepost attempt heartbeat|checkpoint|…`, called as a program in an attempt calls them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.core.commands import AnswerOrder
+from fencepost.surfaces.cli import inside
+from tests.services.speaker import Speaker
+from tests.services.world import World, opened_world
+
+CLI = [sys.executable, "-m", "fencepost", "attempt"]
+
+
+class Inside:
+    """A running attempt, and the command line in its place."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.speaker = Speaker(world)
+        self.plan = world.submit(self.speaker.draft(ceilings={"attempts": 9, "calls": 100}, per_attempt={"calls": 9}))
+        world.worker(jobs=1)
+        self.speaker.next().close()
+
+    def call(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*CLI, *words],
+            cwd=self.speaker.workspace,
+            env=self.speaker.environment,
+            input=stdin,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+
+    def receipt(self, *words: str, stdin: bytes = b"") -> Any:
+        done = self.call(*words, stdin=stdin)
+        assert (done.returncode, done.stderr) == (0, b""), done
+        assert done.stdout.count(b"\n") == 1
+        return json.loads(done.stdout)
+
+    def error(self, *words: str, code: int, stdin: bytes = b"") -> Any:
+        done = self.call(*words, "--json", stdin=stdin)
+        assert (done.returncode, done.stdout) == (code, b""), done
+        return json.loads(done.stderr)["error"]
+
+    def again(self) -> None:
+        self.speaker.end()
+        self.speaker.next().close()
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Iterator[Inside]:
+    with opened_world(tmp_path) as world:
+        yield Inside(world)
+
+
+def test_w5_each_command_prints_its_receipt(at: Inside) -> None:
+    assert at.receipt("heartbeat", "--note", "page é")["recorded"] is True
+    assert at.speaker.state().note == "page é"
+    assert at.receipt("status").keys() == {"lease_left_us", "stopping"}
+    assert at.receipt("hello")["attempt"] == at.speaker.state().attempt
+    (at.speaker.workspace / "a.txt").write_bytes(b"\x00state\xff")
+    assert at.error("resume", code=3)["code"] == "no_checkpoint"
+    assert at.receipt("checkpoint", "a.txt")["number"] == 1
+    assert at.receipt("checkpoint", "-", "--builds-on", "1", stdin=b"from stdin")["number"] == 2
+    assert at.error("checkpoint", "a.txt", "--builds-on", "0", code=5)["code"] == "checkpoint_moved"
+    assert at.call("resume").stdout == b"from stdin"
+    receipt = at.receipt("resume", "--to", "b.txt")
+    assert (receipt["number"], receipt["size"], receipt["to"]) == (2, 10, "b.txt")
+    assert (at.speaker.workspace / "b.txt").read_bytes() == b"from stdin"
+    charge = ("charge", "--receipt", "r1", "--calls", "2", "--tokens-input", "3", "--tokens-output", "4")
+    booked = at.receipt(*charge, "--money", "USD:0.004", "--money", "EUR:1", "--provider", "acme")
+    assert (booked["duplicate"], booked["left"]["calls"]) == (False, 7)
+    assert at.receipt(*charge, "--money", "USD:0.004", "--money", "EUR:1", "--provider", "acme")["duplicate"] is True
+    assert at.error("charge", "--receipt", "r1", "--calls", "3", "--provider", "acme", code=5)["code"] == (
+        "receipt_differs"
+    )
+    assert at.receipt("artifact", "a.txt")["size"] == 7
+    assert at.error("artifact", "/etc/hostname", code=2)["code"] == "bad_path_name"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        b'name = "kid"\nrun = ["sh", "-c", "echo hi > out.txt"]\noutputs = ["out.txt"]\n',
+        b'[[work]]\nname = "kid"\nrun = ["sh", "-c", "echo hi > out.txt"]\noutputs = ["out.txt"]\n',
+        b'{"name": "kid", "run": ["sh", "-c", "echo hi > out.txt"], "outputs": ["out.txt"]}',
+        b' {"work": [{"name": "kid", "run": ["sh", "-c", "echo hi > out.txt"], "outputs": ["out.txt"]}]}',
+    ],
+)
+def test_w5_a_child_is_written_as_in_a_plan(at: Inside, table: bytes) -> None:
+    assert at.receipt("child", "-", stdin=table)["fresh"] is True
+    (at.speaker.workspace / "kid").write_bytes(table)
+    assert at.receipt("child", "kid")["fresh"] is False
+    assert at.receipt("yield", "--child", "kid") == {"stopping": "", "yielding": True}
+    at.again()
+    assert at.call("output", "kid", "out.txt").stdout == b"hi\n"
+    assert at.receipt("output", "kid", "out.txt", "--to", "got.txt")["size"] == 3
+    assert at.error("output", "kid", "none.txt", code=3)["code"] == "not_found"
+    assert at.receipt("hello")["children"]["kid"]["state"] == "applied"
+
+
+def test_w6_a_question_is_asked_and_its_answer_read(at: Inside) -> None:
+    assert at.error("answer", "colour", code=3)["code"] == "not_found"
+    at.receipt("yield", "--question", "colour", "--prompt", "which one?", "--after", "1d")
+    at.speaker.end()
+    order = at.world.until_state(at.plan, "a", "waiting")
+    assert order.reason == "waiting_for_answer_or_time"
+    at.world.write("human", AnswerOrder(order=order.order, value="dark blue é")).required()
+    at.speaker.next().close()
+    assert at.receipt("answer", "colour")["value"] == "dark blue é"
+    assert at.call("answer", "colour", "--value").stdout.decode() == "dark blue é\n"
+    at.receipt("yield", "--after", "1h")
+    assert at.receipt("yield", "--cancel")["yielding"] is False
+    at.speaker.end()
+    at.world.until_state(at.plan, "a", "applied")
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "code", "exit_code"),
+    [
+        (("heartbeat", "--note"), b"", "usage", 2),
+        (("heartbeat", "--not", "x"), b"", "usage", 2),
+        (("heartbeat", "extra"), b"", "usage", 2),
+        (("checkpoint",), b"", "usage", 2),
+        (("checkpoint", "nowhere"), b"", "no_file", 2),
+        (("checkpoint", "."), b"", "unreadable", 2),
+        (("checkpoint", "-", "--builds-on", "x"), b"", "usage", 2),
+        (("checkpoint", "-", "--builds-on", "-1"), b"", "bad_value", 2),
+        (("checkpoint", "-", "--kind", "steps/1"), b"{ }", "bad_value", 2),
+        (("charge", "--calls", "1"), b"", "usage", 2),
+        (("charge", "--receipt", "r", "--calls", "many"), b"", "usage", 2),
+        (("charge", "--receipt", "r", "--money", "USD"), b"", "usage", 2),
+        (("charge", "--receipt", "r", "--money", "USD:1", "--money", "USD:2"), b"", "usage", 2),
+        (("charge", "--receipt", "r", "--money", "USD:x"), b"", "bad_money", 2),
+        (("child", "-"), b"name = ", "syntax", 2),
+        (("child", "-"), b"\xff", "syntax", 2),
+        (("child", "-"), b'{"name": "a", "name": "b"}', "syntax", 2),
+        (("child", "-"), b"[[work]]\n[[work]]\n", "out_of_range", 2),
+        (("child", "-"), b"{", "syntax", 2),
+        (("child", "-"), b"started = 2020-01-01\n", "bad_value", 2),
+        (("child", "-"), b"x = 1.5\n", "float", 2),
+        (("child", "-"), b'name = "kid"\n', "missing_key", 2),
+        (("child", "-"), b"x" * 70_000, "too_large", 2),
+        (("yield",), b"", "out_of_range", 2),
+        (("yield", "--after", "soon"), b"", "bad_duration", 2),
+        (("resume", "--to", "nowhere/file"), b"", "no_checkpoint", 3),
+    ],
+)
+def test_w5_what_is_wrong_is_said_in_one_form(
+    at: Inside, words: tuple[str, ...], stdin: bytes, code: str, exit_code: int
+) -> None:
+    error = at.error(*words, code=exit_code, stdin=stdin)
+    assert error["code"] == code, error
+    assert error["message"] and error["next"]
+    done = at.call(*words, stdin=stdin)
+    assert done.returncode == exit_code
+    assert done.stderr.decode().startswith(f"error [{code}]: ")
+
+
+@pytest.mark.parametrize("verb", inside.VERBS)
+def test_outside_of_an_attempt_each_command_says_so(verb: str, tmp_path: Path) -> None:
+    needs = {
+        "checkpoint": ["-"],
+        "charge": ["--receipt", "r", "--calls", "1"],
+        "artifact": ["x"],
+        "answer": ["x"],
+        "child": ["-"],
+        "output": ["x", "y"],
+    }
+    done = subprocess.run(
+        [*CLI, verb, *needs.get(verb, [])],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        input=b'name = "a"\n',
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"error [no_attempt]" in done.stderr and b"next: " in done.stderr
+
+
+@pytest.mark.parametrize("verb", inside.VERBS)
+def test_each_command_explains_itself_without_the_kernel(verb: str) -> None:
+    script = (
+        "import sys, fencepost.__main__ as entry\n"
+        f"sys.argv = ['fencepost', 'attempt', {verb!r}, '--help']\n"
+        "try:\n    entry.main()\n"
+        "except SystemExit:\n    pass\n"
+        "roots = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
+        "kernel = [name for name in sys.modules if name.startswith(('fencepost.core', 'fencepost.kernel'))]\n"
+        "print(sorted(roots), kernel, file=sys.stderr)\n"
+    )
+    source = str(Path(inside.__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {source!r})\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.startswith(f"usage: fencepost attempt {verb}")
+    assert done.stderr.strip() == "['__main__', 'fencepost'] []"
+
+
+def test_global_options_may_stand_before_the_noun(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", "--json", "attempt", "status"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stderr)["error"]["code"] == "no_attempt"

@@ -1,0 +1,73 @@
+"""Programs in three languages inside attempts of the real command line: killed, paid once, asked, done (X10, W6)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.surfaces.cli_run_world import Repo, ended, git, make_repo
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "attempts"
+LANGUAGES = {"python": "python3", "bash": "bash", "node": "node"}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = make_repo(tmp_path)
+    shutil.copytree(EXAMPLES, made.folder / "examples" / "attempts")
+    git(made.folder, "add", ".")
+    git(made.folder, "commit", "-q", "-m", "examples")
+    return made
+
+
+def receipts(repo: Repo) -> list[dict[str, Any]]:
+    """What the programs of all attempts have printed so far."""
+    found = []
+    for path in (repo.folder / ".fencepost" / "work").glob("attempt_*/logs/stdout"):
+        for line in path.read_text(errors="replace").splitlines():
+            if '"checkpoint"' in line or "'checkpoint'" in line:
+                found.append(json.loads(line.replace("'", '"').replace("False", "false").replace("True", "true")))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_x10_a_program_is_killed_goes_on_pays_once_asks_and_ends(repo: Repo, language: str) -> None:
+    if shutil.which(LANGUAGES[language]) is None:
+        pytest.skip(f"{LANGUAGES[language]} is not installed")
+    plan = f"examples/attempts/{language}.toml"
+    first = repo.start("run", plan)
+    until = time.monotonic() + 30
+    while len(receipts(repo)) < 2:
+        assert time.monotonic() < until and first.poll() is None, (receipts(repo), ended(first))
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    waiting = repo.call("run", plan, "--json")
+    assert waiting.returncode == 9, (waiting.stdout, waiting.stderr)
+    assert json.loads(waiting.stdout)["outcome"] == "waiting"
+    why = repo.call("order", "why", "pages")
+    assert "Publish the 5 pages?" in why.stdout + repo.call("order", "show", "pages").stdout
+    repo.document("order", "answer", "pages", "yes")
+    done = repo.document("run", plan)
+    assert done["outcome"] == "done"
+    [order] = done["orders"]
+    assert order["charged"]["calls"] == 5
+    assert order["charged"]["money_micros"] == {"USD": 5_000}
+    assert order["artifacts"][0]["path"] == "report.txt"
+    repo.document("order", "files", "pages", "--to", str(repo.folder.parent / "out"))
+    report = next((repo.folder.parent / "out").rglob("report.txt")).read_text()
+    assert report == "5 pages, publish: yes\n"
+    numbers = [each["number"] for each in receipts(repo)]
+    assert len(numbers) == len(set(numbers)), "no page was read twice"
+    attempts = repo.document("attempt", "list", "pages")["items"]
+    assert [each["state"] for each in attempts][1:] == ["yielded", "accepted"]
+    assert attempts[0]["state"] not in ("accepted", "yielded")
+    assert repo.document("journal", "replay")["match"] is True
+    assert repo.document("journal", "verify")["ok"] is True
