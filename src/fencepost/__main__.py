@@ -16,11 +16,11 @@ def main() -> int:
         arguments = ["version", "--plain"]
     if arguments == ["version", "--plain"]:
         return _print_version()
-    if arguments[:1] == ["attempt"] and len(arguments) > 1:
+    if arguments[:1] == ["attempt"]:
         # What a running program says many times in an attempt starts without the kernel.
         from fencepost.surfaces.cli import inside
 
-        if arguments[1] in inside.VERBS:
+        if inside.is_meant(arguments[1:]):
             return inside.run(arguments[1:])
     from fencepost.surfaces.cli.frame import run
 

@@ -21,16 +21,11 @@ from fencepost.core.state import AttemptState, OrderState
 from fencepost.core.views import attempt_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.attempt_inside import add_commands
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
-from fencepost.surfaces.cli.inside import VERBS
 from fencepost.surfaces.cli.words import amounts, count, fields, instant, one_line, state_text
 
-_HELP = f"""The evidence of attempts, and what a program inside one may say.
-
-Inside an attempt: {", ".join(VERBS)}. fencepost attempt VERB --help says more of each.
-"""
-
-app = App(name="attempt", help=_HELP)
+app = App(name="attempt", help="The evidence of attempts; and inside one, what its program says.")
 
 _RECORDS: dict[str, type[Body]] = {
     "reservation": AttemptReservation,
@@ -168,3 +163,6 @@ def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     if application := evidence["application"]:
         rows.append(("applied", f"{application['decision']} ({application['reason']})"))
     return rows
+
+
+add_commands(app)

@@ -26,6 +26,8 @@ def _page(*examples: tuple[str, str], exits: tuple[int, ...] = (0, 3), more: str
     return Page(tuple(Example(line, about) for line, about in examples), exits, more)
 
 
+_INSIDE: Final = (0, 1, 2, 5)
+
 PAGES: Final[Mapping[str, Page]] = {
     "init": _page(
         ("fencepost init", "at the git root, else in this folder"),
@@ -91,6 +93,43 @@ PAGES: Final[Mapping[str, Page]] = {
     ),
     "attempt list": _page(("fencepost attempt list tests", "what was tried, the first one first")),
     "attempt show": _page(("fencepost attempt show tests --attempt 1", "the whole evidence of one attempt")),
+    "attempt heartbeat": _page(
+        ("fencepost attempt heartbeat --note 'page 12 of 40'", "in a program that an order runs"), exits=_INSIDE
+    ),
+    "attempt checkpoint": _page(
+        ("fencepost attempt checkpoint state.json", "what an attempt after a crash begins with"),
+        ("fencepost attempt checkpoint - --builds-on 3", "refused unless it is the fourth one"),
+        exits=(0, 1, 2, 5),
+    ),
+    "attempt resume": _page(
+        ("fencepost attempt resume --to state.json", "exit code 3: there is none, begin at the beginning"),
+        exits=(0, 1, 2, 3, 5),
+    ),
+    "attempt charge": _page(
+        ("fencepost attempt charge --receipt resp_123 --tokens-input 1200 --money USD:0.004", "twice is once"),
+        exits=_INSIDE,
+        more="It is booked as it is, past a ceiling too, and under a lease that is over.",
+    ),
+    "attempt artifact": _page(("fencepost attempt artifact trace.log", "at once, and not as an output"), exits=_INSIDE),
+    "attempt yield": _page(
+        ("fencepost attempt yield --question colour --prompt 'Which one?'", "a person answers: order answer"),
+        ("fencepost attempt yield --child draft --child check --after 1h", "both children, or an hour"),
+        exits=(0, 1, 2, 3, 5),
+        more="Waiting holds no slot, no lease and no budget. With a checkpoint of its own the attempt costs none.",
+    ),
+    "attempt answer": _page(
+        ("fencepost attempt answer colour --value", "exit code 3: nobody has answered yet"), exits=(0, 1, 2, 3, 5)
+    ),
+    "attempt child": _page(
+        ("fencepost attempt child draft.toml", "name, run, inputs, outputs, budget, accept, as in a plan"),
+        exits=_INSIDE,
+        more="The same one again is found. Its files are its parent's inputs, or what its `inputs` select here.",
+    ),
+    "attempt output": _page(
+        ("fencepost attempt output draft text.md --to text.md", "once the child is applied"), exits=(0, 1, 2, 3, 5)
+    ),
+    "attempt status": _page(("fencepost attempt status", "`stopping` says why to end, and is empty for no reason")),
+    "attempt hello": _page(("fencepost attempt hello", "checkpoints, answers and children of the order")),
     "budget show": _page(
         ("fencepost budget show", "the current plan's account and those above it"),
         ("fencepost budget show nightly/tests", "an order's"),

@@ -97,13 +97,7 @@ def _run(arguments: Sequence[str]) -> int:
             raise _Usage(f"{unknown[0]} is no option here")
         sys.stdout.write(help_text())
         return 0
-    verb = tokens[1] if len(tokens) > 1 else ""
-    _refuse_later(noun, verb)
-    if noun == "attempt":
-        from fencepost.surfaces.cli import inside
-
-        if verb in inside.VERBS:
-            return inside.run(tokens[1:])
+    _refuse_later(noun, tokens[1] if len(tokens) > 1 else "")
     if noun not in NOUNS:
         near = difflib.get_close_matches(noun, NOUNS, n=1)
         raise _Usage(f"{noun} is no command" + (f"; did you mean {near[0]}?" if near else ""))

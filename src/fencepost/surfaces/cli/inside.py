@@ -33,6 +33,7 @@ VERBS: Final = (
 """What stands behind `attempt` and means the attempt that the command runs in."""
 TABLE_BYTES_MAX: Final = 65_536
 _STDIN: Final = ("-", "/dev/stdin")
+_SHARED: Final = ("--home", "--store", "--scope")
 
 
 class _Usage(Exception):
@@ -44,12 +45,27 @@ class _Parser(argparse.ArgumentParser):
         raise _Usage(message)
 
 
+def is_meant(arguments: Sequence[str]) -> bool:
+    """Whether these words are one of `VERBS` with options of its own alone; others may be read in more time."""
+    if not arguments or arguments[0] not in VERBS:
+        return False
+    return not any(word in ("-h", "--help") or word.partition("=")[0] in _SHARED for word in arguments)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one of `VERBS` with its arguments; returns the exit code."""
-    verb = arguments[0]
     as_json = "--json" in arguments
     try:
         options = _parser().parse_args([each for each in arguments if each != "--json"])
+    except _Usage as error:
+        following = f"fencepost attempt {arguments[0]} --help"
+        return _failed("usage", str(error), None, following, EXIT_USAGE, as_json)
+    return perform(arguments[0], options, as_json=as_json)
+
+
+def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
+    """Say one thing, and print the receipt, or what was refused; returns the exit code."""
+    try:
         reply = _STEPS[verb](options)
         if reply is not None:
             shown = {name: value for name, value in reply.items() if name != "ok"}
@@ -88,47 +104,45 @@ def _failed(code: str, message: str, where: Any, following: str, exit_code: int,
 
 
 def _parser() -> argparse.ArgumentParser:
+    """The words of these commands. What is said of them stands beside the other commands, in `attempt_inside`."""
     root = _Parser(prog="fencepost attempt", add_help=False)
     verbs = root.add_subparsers(dest="verb", parser_class=_Parser)
 
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def verb(name: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, add_help=False, allow_abbrev=False)
 
-    one = verb("heartbeat", "Say that the work goes on.")
-    one.add_argument("--note", default="", metavar="TEXT", help="what it is at")
-    one = verb("checkpoint", "Keep a state that a later attempt of this order goes on from.")
-    one.add_argument("file", metavar="FILE|-")
-    one.add_argument("--builds-on", type=int, metavar="N", help="number of checkpoints that it knows of")
-    one.add_argument("--kind", default=BLOB, help=f"registered kind of what is in it; first value: {BLOB}")
-    one = verb("resume", "Print the last checkpoint of this order; exit code 3 where there is none.")
-    one.add_argument("--to", metavar="FILE", help="write it there, and print a receipt")
-    one.add_argument("--kind", default=BLOB, help=f"first value: {BLOB}")
-    one = verb("charge", "Book what was spent, once for each receipt.")
-    one.add_argument("--receipt", required=True, metavar="ID", help="name that the provider gave")
-    one.add_argument("--provider", default=PROVIDER_FIRST, metavar="NAME")
-    one.add_argument("--calls", type=int, metavar="N")
-    one.add_argument("--tokens-input", type=int, metavar="N")
-    one.add_argument("--tokens-output", type=int, metavar="N")
-    one.add_argument("--money", action="append", default=[], metavar="USD:0.004")
-    one = verb("artifact", "Keep a file of the workspace as evidence, whatever becomes of the attempt.")
-    one.add_argument("file", metavar="FILE")
-    one = verb("yield", "End as waiting, if this program then exits with 0. Any one of what is named ends the wait.")
-    one.add_argument("--question", default="", metavar="NAME", help="a person answers it: fencepost order answer")
-    one.add_argument("--prompt", default="", metavar="TEXT", help="the question in words")
-    one.add_argument("--child", action="append", default=[], metavar="NAME", help="all that are named have to end")
-    one.add_argument("--after", metavar="DURATION", help="such as 90s or 1h30m")
-    one.add_argument("--cancel", action="store_true", help="take back what was said before")
-    one = verb("answer", "Print what a person answered; exit code 3 where nobody has yet.")
-    one.add_argument("question", metavar="QUESTION")
-    one.add_argument("--value", action="store_true", help="print the answer alone")
-    one = verb("child", "Submit a work order inside this one: a [[work]] table in TOML or JSON.")
-    one.add_argument("file", metavar="FILE|-")
-    one = verb("output", "Print a file that a child order has handed in.")
-    one.add_argument("child", metavar="CHILD")
-    one.add_argument("path", metavar="PATH")
-    one.add_argument("--to", metavar="FILE", help="write it there, and print a receipt")
-    verb("status", "Print whether the attempt should end, and how long its lease lasts.")
-    verb("hello", "Print who this attempt is, and what earlier ones have left.")
+    verb("heartbeat").add_argument("--note", default="")
+    one = verb("checkpoint")
+    one.add_argument("file")
+    one.add_argument("--builds-on", type=int)
+    one.add_argument("--kind", default=BLOB)
+    one = verb("resume")
+    one.add_argument("--to")
+    one.add_argument("--kind", default=BLOB)
+    one = verb("charge")
+    one.add_argument("--receipt", required=True)
+    one.add_argument("--provider", default=PROVIDER_FIRST)
+    one.add_argument("--calls", type=int)
+    one.add_argument("--tokens-input", type=int)
+    one.add_argument("--tokens-output", type=int)
+    one.add_argument("--money", action="append", default=[])
+    verb("artifact").add_argument("file")
+    one = verb("yield")
+    one.add_argument("--question", default="")
+    one.add_argument("--prompt", default="")
+    one.add_argument("--child", action="append", default=[])
+    one.add_argument("--after")
+    one.add_argument("--cancel", action="store_true")
+    one = verb("answer")
+    one.add_argument("question")
+    one.add_argument("--value", action="store_true")
+    verb("child").add_argument("file")
+    one = verb("output")
+    one.add_argument("child")
+    one.add_argument("path")
+    one.add_argument("--to")
+    verb("status")
+    verb("hello")
     return root
 
 
