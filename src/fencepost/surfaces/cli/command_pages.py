@@ -98,7 +98,7 @@ PAGES: Final[Mapping[str, Page]] = {
     ),
     "attempt checkpoint": _page(
         ("fencepost attempt checkpoint state.json", "what an attempt after a crash begins with"),
-        ("fencepost attempt checkpoint - --builds-on 3", "refused unless it is the fourth one"),
+        ("fencepost attempt checkpoint state.json --builds-on 3", "refused unless it is the fourth one"),
         exits=(0, 1, 2, 5),
     ),
     "attempt resume": _page(
@@ -106,7 +106,7 @@ PAGES: Final[Mapping[str, Page]] = {
         exits=(0, 1, 2, 3, 5),
     ),
     "attempt charge": _page(
-        ("fencepost attempt charge --receipt resp_123 --tokens-input 1200 --money USD:0.004", "twice is once"),
+        ("fencepost attempt charge --receipt r_123 --calls 1 --money USD:0.004", "twice is once"),
         exits=_INSIDE,
         more="It is booked as it is, past a ceiling too, and under a lease that is over.",
     ),

@@ -20,7 +20,7 @@ NOUNS: Final[dict[str, str]] = {
     "run": "check a plan, submit it, and work until everything has ended",
     "plan": "check, submit, show, list, diff, cancel",
     "order": "list, show, why, watch, log, files, graph, answer, cancel, retry",
-    "attempt": "list, show; inside an attempt heartbeat, checkpoint, charge, artifact, yield, child and more",
+    "attempt": "list, show; inside one: heartbeat, checkpoint, charge, yield and more",
     "budget": "show, set",
     "clock": "show",
     "journal": "verify, replay, tail, export",
