@@ -56,8 +56,8 @@ def _store(opened: App) -> Line:
     told = f"{kernel.journal.engine}, {head.seq} records"
     found = anchor_finding(opened)
     if found is not None:
-        code = "store_not_as_signed" if found.bad else "store_unsigned"
-        return fault(code, told=f"{told}; {found.message}", following=found.following)
+        name = "store_not_as_signed" if found.bad else "store_unsigned"
+        return fault(name, told=f"{told}; {found.message}", following=found.following)
     return well("store", f"{told}; the newest anchor agrees, journal verify checks them all")
 
 
