@@ -75,7 +75,6 @@ class OnTerminal(Emulator):
             os.execvpe(command[0], list(command), {"TERM": "xterm-256color", **environment})
         self.resize(columns, rows, tell=False)
         self.echo_before = self.echoes()
-        self._code: int | None = None
 
     def resize(self, columns: int, rows: int, *, tell: bool = True) -> None:
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -112,6 +111,12 @@ class OnTerminal(Emulator):
         while not (seen in self.text if isinstance(seen, str) else seen(self)):
             if not self.pump() or time.monotonic() > deadline:
                 raise AssertionError(f"{seen!r} was never seen:\n{self.text}")
+
+    def hang_up(self) -> int:
+        """Close the terminal, as a window is closed; returns the exit code."""
+        os.close(self._descriptor)
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
 
     def ended(self) -> int:
         """Read to the end; returns the exit code."""

@@ -117,6 +117,16 @@ def test_w28_a_second_signal_gives_the_terminal_back_too(repo: Repo) -> None:
     wait_for_no_process(repo.folder / ".fencepost", 15.0)
 
 
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_closed_terminal_is_a_hangup_and_no_failure(repo: Repo, term: str) -> None:
+    """The work is drained, and what is said to nobody is no error."""
+    terminal = run(repo, TERM=term)
+    terminal.until("long: active" if term == "dumb" else "step two")
+    assert terminal.hang_up() == 129
+    assert repo.states("seen")["long"] == "ready"
+    wait_for_no_process(repo.folder / ".fencepost", 5.0)
+
+
 def test_w28_control_z_gives_the_terminal_back_and_fg_takes_it_again(repo: Repo) -> None:
     script = f"set -m; {' '.join(CLI)} run plan.toml --jobs 2; echo back; while ! test -e fg; do sleep 0.05; done; fg"
     terminal = OnTerminal(["sh", "-c", script], folder=repo.folder, environment=repo.environment())

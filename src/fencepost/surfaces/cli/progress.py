@@ -7,7 +7,9 @@ tells, be it these lines or the live view.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import Protocol, TextIO
 
 import msgspec
@@ -93,9 +95,17 @@ class Lines:
         try:
             self._out.write(f"{text}\n")
             self._out.flush()
-        except BrokenPipeError:
+        except OSError as error:
+            if not is_gone(error, self._out):
+                raise
             self._gone = True
             silence(self._out)
+
+
+def is_gone(error: OSError, out: TextIO) -> bool:
+    """Whether writing failed since nobody reads any more: a pipe without a reader, or a terminal that was closed."""
+    closed_terminal = error.errno == errno.EIO and stat.S_ISCHR(os.fstat(out.fileno()).st_mode)
+    return isinstance(error, BrokenPipeError) or closed_terminal
 
 
 def silence(out: TextIO) -> None:

@@ -39,7 +39,7 @@ from fencepost.surfaces.cli.context import (
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
-from fencepost.surfaces.cli.progress import Lines, Progress, View, silence
+from fencepost.surfaces.cli.progress import Lines, Progress, View, is_gone, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
 from fencepost.surfaces.cli.submit import Placed, checked_for, place
 from fencepost.surfaces.cli.summary import Report, print_report, report
@@ -268,5 +268,7 @@ def _finish(found: Report, *, as_json: bool) -> None:
                 marks=marks_for(sys.stdout) if looked_at else None,
             )
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not is_gone(error, sys.stdout):
+            raise
         silence(sys.stdout)

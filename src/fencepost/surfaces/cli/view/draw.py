@@ -16,6 +16,7 @@ from fencepost.surfaces.cli.view.picture import NO_DETAIL, Choice, Detail, Meter
 from fencepost.surfaces.cli.view.signs import DONE, LOST, OVER, RUNNING, UNICODE, Marks, rank_of
 from fencepost.surfaces.cli.words import amount, dimension_label
 
+NARROW = 68  # columns below which no reason stands beside its order
 INLINE_LEAST = 24  # cells that a reason needs beside its order
 COST_WIDTH = 100  # cells of a line from which costs have a column
 COST_MOST = 24
@@ -24,13 +25,6 @@ NOTICE_LINES_MAX = 3
 BAR = 8
 LOW = 18  # rows below which budgets are written without bars
 _BLANK: Line = ()
-
-
-class Frame(NamedTuple):
-    """What is drawn, and which orders are seen in it."""
-
-    lines: tuple[Line, ...]
-    seen: tuple[str, ...]
 
 
 class Place(NamedTuple):
@@ -49,7 +43,7 @@ class Place(NamedTuple):
 def chosen(picture: Picture, place: Place) -> Choice:
     """The rows that `draw` will show, so that what is said of them can be looked up first."""
     room = place.rows - len(_head(picture, 0, place)) - len(_foot(picture, place))
-    return choose(picture.rows, room, narrow=_is_narrow(picture.rows, place))
+    return choose(picture.rows, room, narrow=_is_narrow(place))
 
 
 def draw(picture: Picture, choice: Choice, details: Mapping[str, Detail], now_us: int, place: Place) -> list[Line]:
@@ -225,9 +219,9 @@ class _Columns(NamedTuple):
     reason: int
 
 
-def _is_narrow(rows: Sequence[Row], place: Place) -> bool:
+def _is_narrow(place: Place) -> bool:
     """Whether reasons stand below their orders. Decided by the room alone, so that nothing jumps as rows come."""
-    return place.columns < 68
+    return place.columns < NARROW
 
 
 def _columns(picture: Picture, rows: Sequence[Row], now_us: int, place: Place) -> _Columns:
@@ -239,7 +233,7 @@ def _columns(picture: Picture, rows: Sequence[Row], now_us: int, place: Place) -
     cost = min(max((width_of(row.cost) for row in rows), default=0), COST_MOST) if width >= COST_WIDTH else 0
     names = max((width_of(clean(row.name)) for row in rows), default=0)
     fixed = step + 2 + sum(size + 2 for size in (word, tries, time, cost) if size)
-    if _is_narrow(rows, place):
+    if _is_narrow(place):
         name = max(min(names, width - fixed), 4)
         return _Columns(step, name, word, tries, time, cost, 0)
     name = min(names, max(width // NAME_SHARE, 12))
@@ -342,6 +336,3 @@ def _second_line(row: Row, detail: Detail, columns: _Columns, place: Place) -> l
         text = _reason(row, detail, room)
     rail = Span(f"{indent}{place.marks.rail} ", "moving" if row.rank == RUNNING else "faint")
     return [(rail, Span(text, "faint"))] if text else []
-
-
-__all__ = ["Frame", "Place", "chosen", "counted", "draw", "elapsed"]
