@@ -16,10 +16,11 @@ from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.read import Look
 from fencepost.testing.fakes import FakeClock
 from tests.kernel.support import ENVIRONMENT, INPUTS
-from tests.simulation.auditor_drafts import SECOND_US, Drafts
+from tests.simulation.auditor_drafts import SECOND_US
+from tests.simulation.auditor_inside import Inside
 
 
-class Asks(Drafts):
+class Asks(Inside):
     """Asks a kernel. `ids` are the subjects that have been seen, by prefix."""
 
     kernel: Kernel
@@ -417,6 +418,13 @@ ACTIONS = {
     "activate": 14,
     "renew": 5,
     "event": 8,
+    "checkpoint": 6,
+    "keep": 2,
+    "charge": 8,
+    "child": 6,
+    "yields": 5,
+    "answer": 4,
+    "end_wait": 4,
     "report": 13,
     "stopped": 2,
     "verify": 6,

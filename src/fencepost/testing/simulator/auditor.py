@@ -20,10 +20,12 @@ from fencepost.testing.simulator import (
     model_claim,
     model_clock,
     model_finish,
+    model_inside,
     model_recover,
     model_retry,
     model_revise,
     model_submit,
+    model_wait,
 )
 from fencepost.testing.simulator.model_authority import Authority
 from fencepost.testing.simulator.model_canonical import canonical
@@ -47,6 +49,13 @@ _STEPS: dict[str, _Step] = {
     "activate": model_claim.activate,
     "renew_leases": model_attempts.renew_leases,
     "append_event": model_attempts.append_event,
+    "save_checkpoint": model_inside.save_checkpoint,
+    "record_artifact": model_inside.record_artifact,
+    "charge_usage": model_inside.charge_usage,
+    "submit_child": model_inside.submit_child,
+    "report_yielded": model_wait.report_yielded,
+    "answer_order": model_wait.answer_order,
+    "end_wait": model_recover.end_wait,
     "report_result": model_attempts.report_result,
     "report_stopped": model_attempts.report_stopped,
     "record_verification": model_attempts.record_verification,

@@ -92,7 +92,7 @@ def append_event(world: World, command: Mapping[str, Any]) -> Outcome:
     if command["spec"] != order.spec["spec"] or command["input_set"] != attempt.input_set:
         return Refused("spec_mismatch")
     if not is_live(world, attempt, command["fence"]):
-        return _late_event(world, attempt, command)
+        return late(world, attempt, command, "event")
     body = {key: command[key] for key in ("family", "spec", "fence", "input_set")}
     body["order"] = order.order
     body.update({key: command[key] for key in ("pid", "note") if command.get(key)})
@@ -102,13 +102,14 @@ def append_event(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"attempt": attempt.attempt, "lease_until_us": attempt.lease_us}
 
 
-def _late_event(world: World, attempt: Attempt, command: Mapping[str, Any]) -> Outcome:
+def late(world: World, attempt: Attempt, command: Mapping[str, Any], what: str) -> Outcome:
+    """A late fact is kept once; it moves nothing."""
     digest = digest_of(command)
-    if ("event", digest) in attempt.late:
+    if (what, digest) in attempt.late:
         return Refused("rejected_stale")
     if not _has_room(world, attempt, command["fence"]):
         return Refused("stale_fence")
-    _keep(world, attempt, "event", digest, "rejected_stale", "stale_fence", None)
+    _keep(world, attempt, what, digest, "rejected_stale", "stale_fence", None)
     return Refused("rejected_stale")
 
 
@@ -234,8 +235,8 @@ def _is_kept(world: World, attempt: Attempt, fence: int, usages: Any) -> bool:
     hold = world.holds[attempt.hold]
     if hold.state != "held":
         return _has_room(world, attempt, fence)
-    waiting = set(add_up(attempt.late_usages, hold)[1])
-    fresh = set(add_up(usages, hold)[1]) - waiting
+    waiting = set(add_up(world, attempt.late_usages, hold)[1])
+    fresh = set(add_up(world, usages, hold)[1]) - waiting
     fits = len(waiting) + len(fresh) <= world.limits["receipts_per_hold_max"]
     return fits and (bool(fresh) or _has_room(world, attempt, fence))
 
@@ -249,7 +250,7 @@ def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
     if duration_us > world.limits["duration_max_us"]:
         return Refused("out_of_range")
     if not is_live(world, attempt, command["fence"]):
-        return _stopped_late(world, attempt, command["fence"], duration_us)
+        return stopped_late(world, attempt, command["fence"], duration_us)
     order = world.orders[attempt.order]
     credited = {"attempts": 1} if order.yields < world.limits["yields_max"] else {}
     path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
@@ -262,7 +263,7 @@ def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"order": order.order}
 
 
-def _stopped_late(world: World, attempt: Attempt, fence: int, duration_us: int) -> Outcome:
+def stopped_late(world: World, attempt: Attempt, fence: int, duration_us: int) -> Outcome:
     if fence != attempt.fence:
         return Refused("stale_fence")
     before = len(world.expected)

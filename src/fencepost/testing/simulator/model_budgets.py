@@ -14,6 +14,7 @@ from typing import Any
 from fencepost.testing.simulator.model_state import INTEGER_MAX, Account, Attempt, Hold, Mismatch, Order, World
 
 TIME = "time_us"
+KERNEL = "kernel"  # provider of what supervisors measure: their receipts name their attempt
 MONEY = "money_micros:"
 _FIXED = frozenset({"attempts", TIME, "tokens_input", "tokens_output", "calls"})
 _CURRENCY = re.compile(r"money_micros:[A-Z]{3}")
@@ -56,7 +57,7 @@ def shares_of(world: World, order: Order) -> tuple[dict[str, int], dict[str, int
             is_own = subject == order.order
             if not is_own and name.startswith(MONEY) and any(other.startswith(MONEY) for other in own):
                 continue
-            otherwise = 1 if is_own else len(world.plans[order.plan].orders)
+            otherwise = 1 if is_own or not order.plan else len(world.plans[order.plan].orders)
             asks = {**asks, name: rounded_up(ceiling, ceilings.get("attempts", otherwise))}
             least = {**least, name: min(1, ceiling)}
     return asks, least
@@ -142,14 +143,15 @@ def names_time(usages: Iterable[Mapping[str, Any]]) -> bool:
     return any(TIME in usage["amounts"] or TIME in usage.get("unknown", ()) for usage in usages)
 
 
-def add_up(usages: Iterable[Mapping[str, Any]], hold: Hold) -> tuple[dict[str, int], list[str], bool]:
-    """(amounts, names, whether something was charged as held) of the receipts that the hold has not booked yet."""
+def add_up(world: World, usages: Iterable[Mapping[str, Any]], hold: Hold) -> tuple[dict[str, int], list[str], bool]:
+    """(amounts, names, whether something was charged as held) of the receipts that nobody has booked yet."""
     amounts: dict[str, int] = {}
     receipts: list[str] = []
     unknown: set[str] = set()
     for usage in usages:
         name = f"{usage['provider']}:{usage['receipt']}"
-        if name not in hold.receipts and name not in receipts:
+        elsewhere = usage["provider"] != KERNEL and name in world.receipts
+        if name not in hold.receipts and name not in receipts and not elsewhere:
             receipts.append(name)
             add(amounts, usage["amounts"])
             unknown.update(each for each in usage.get("unknown", ()) if hold.held.get(each))
@@ -187,8 +189,32 @@ def settle(
     add(hold.charged, charged)
     add(hold.charged, credited or {}, -1)
     hold.state, hold.held, hold.estimated_us = "settled", {}, estimated_us
-    hold.receipts.update(receipts)
+    _remember(world, hold, receipts)
     hold.endings += 1
+
+
+def _remember(world: World, hold: Hold, receipts: Sequence[str]) -> None:
+    """A provider's receipt is booked once in the whole scope."""
+    for name in receipts:
+        if not name.startswith(KERNEL + ":"):
+            if name in world.receipts:
+                raise Mismatch(f"the receipt {name} would be booked twice")
+            world.receipts[name] = ""
+    hold.receipts.update(receipts)
+
+
+def charge(world: World, hold: Hold, usage: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """(what one receipt charges, what of it is freed of the hold): itself, and what is unknown as it is held."""
+    charged = {name: amount for name, amount in usage["amounts"].items() if amount}
+    for name in usage.get("unknown", ()):
+        charged[name] = max(charged.get(name, 0), hold.held.get(name, 0))
+    charged = {name: amount for name, amount in charged.items() if amount}
+    freed = {name: amount for name in charged if (amount := min(charged[name], hold.held.get(name, 0)))}
+    book(world, hold.accounts, free=freed, charge=charged)
+    add(hold.held, freed, -1)
+    hold.held = {name: amount for name, amount in hold.held.items() if amount or name not in freed}
+    add(hold.charged, charged)
+    return charged, freed
 
 
 def release(world: World, attempt: Attempt, reason: str) -> None:
@@ -220,7 +246,7 @@ def settle_from_result(world: World, attempt: Attempt, facts: Mapping[str, Any])
     if hold.state != "held":
         return
     usages = facts.get("usage", ())
-    amounts, receipts, flagged = add_up(usages, hold)
+    amounts, receipts, flagged = add_up(world, usages, hold)
     if facts["duration_us"] and not names_time(usages):
         amounts[TIME] = facts["duration_us"]
     if attempt.verification_us:
@@ -232,7 +258,7 @@ def settle_from_result(world: World, attempt: Attempt, facts: Mapping[str, Any])
 def settle_late(world: World, attempt: Attempt, usages: Sequence[Mapping[str, Any]]) -> None:
     """Book receipts that came late: they end an unsettled hold or adjust an ended one, each once, within the bound."""
     hold = world.holds[attempt.hold]
-    amounts, receipts, flagged = add_up(usages, hold)
+    amounts, receipts, flagged = add_up(world, usages, hold)
     if not receipts or hold.state in ("held", "released"):
         return
     if len(hold.receipts) + len(receipts) > world.limits["receipts_per_hold_max"]:
@@ -263,14 +289,14 @@ def adjust(world: World, hold: Hold, charged: dict[str, int], receipts: Sequence
     book(world, hold.accounts, charge=charged)
     add(hold.charged, charged)
     hold.estimated_us -= explained_us
-    hold.receipts.update(receipts)
+    _remember(world, hold, receipts)
 
 
 def settle_unreported(world: World, attempt: Attempt, basis: str, until_us: int) -> None:
     """Charge an attempt that will not report from its activation to its proved end, beside known receipts."""
     hold = world.holds[attempt.hold]
     lasted_us = min(max(until_us - attempt.activated_us, 0), hold.held.get(TIME, 0))
-    amounts, receipts, flagged = add_up(attempt.late_usages, hold)
+    amounts, receipts, flagged = add_up(world, attempt.late_usages, hold)
     known_us = amounts.pop(TIME, 0)
     if max(lasted_us, known_us):
         amounts[TIME] = max(lasted_us, known_us)

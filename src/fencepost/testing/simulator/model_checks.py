@@ -35,6 +35,8 @@ class Checks:
         self.sums: dict[tuple[str, str], list[int]] = {}  # (account, dimension) -> [held, charged]
         self.ceilings: dict[str, Mapping[str, int]] = {"scope": {}}
         self.activations: dict[str, int] = {}  # account -> charged attempts
+        self.provided: set[str] = set()  # receipts of providers, over the whole scope
+        self.checkpoints: dict[str, int] = {}  # order -> number of the last one
 
     def read(self, record: Mapping[str, Any]) -> None:
         """Fold one record."""
@@ -79,6 +81,10 @@ class Checks:
             if (hold, receipt) in self.receipts:
                 self.say(f"{hold} books the receipt {receipt} twice")
             self.receipts.add((hold, receipt))
+            if not receipt.startswith("kernel:"):
+                if receipt in self.provided:
+                    self.say(f"the receipt {receipt} is booked twice")
+                self.provided.add(receipt)
         booked = self.booked[hold] = self.booked.get(hold, 0) + len(receipts)
         if booked > self.receipts_max:
             self.say(f"{hold} books {booked} receipts, {self.receipts_max} at most")
@@ -137,6 +143,41 @@ class Checks:
         self._enter(body["order"], "result_pending")
         self._leave(subject, body["order"])
         self._hear(subject, body["facts"])
+
+    def _attempt_yielded(self, subject: str, body: Mapping[str, Any]) -> None:
+        if self.live.get(body["order"]) != subject:
+            self.say(f"{subject} yields without the fence of {body['order']}")
+        self._leave(subject, body["order"])
+
+    def _work_order_waits(self, subject: str, body: Mapping[str, Any]) -> None:
+        if self.held[self.hold_of[body["attempt"]]]:
+            self.say(f"{subject} waits and {body['attempt']} still holds {self.held[self.hold_of[body['attempt']]]}")
+        self._enter(subject, "waiting")
+
+    def _checkpoint_envelope(self, subject: str, body: Mapping[str, Any]) -> None:
+        order = body["order"]
+        if self.live.get(order) != subject:
+            self.say(f"{subject} saves a checkpoint without the fence of {order}")
+        if body["number"] != self.checkpoints.get(order, 0) + 1 or body["builds_on"] != body["number"] - 1:
+            self.say(f"checkpoint {body['number']} of {order} follows {self.checkpoints.get(order, 0)}")
+        self.checkpoints[order] = body["number"]
+
+    def _usage_charged(self, subject: str, body: Mapping[str, Any]) -> None:
+        usage, held = body["usage"], self.held[subject]
+        name = f"{usage['provider']}:{usage['receipt']}"
+        if name in self.provided:
+            self.say(f"the receipt {name} is booked twice")
+        self.provided.add(name)
+        charged = {each: amount for each, amount in usage["amounts"].items() if amount}
+        for each in usage.get("unknown", ()):
+            if held.get(each, 0) > charged.get(each, 0):
+                charged[each] = held[each]
+        for each, amount in body["freed"].items():
+            if amount > min(held.get(each, 0), charged.get(each, 0)):
+                self.say(f"{subject} gives {amount} of {each} back, and holds {held.get(each, 0)}")
+            held[each] = held.get(each, 0) - amount
+        self.held[subject] = {each: amount for each, amount in held.items() if amount or each not in body["freed"]}
+        self._book(subject, {each: -amount for each, amount in body["freed"].items()}, charged)
 
     def _late_record(self, subject: str, body: Mapping[str, Any]) -> None:
         if "facts" in body:

@@ -219,6 +219,8 @@ def activate(world: World, command: Mapping[str, Any]) -> Outcome:
             "grant": world.request["grant"],
         },
     }
+    if order.checkpoint:
+        body["checkpoint"] = order.checkpoint
     enter(world, order, "active", "attempt_running")
     seq = world.expect("attempt_descriptor", attempt.attempt, body, attempt.hold, *order.accounts)
     attempt.lease_us, attempt.activated_us = until_us, world.now_us

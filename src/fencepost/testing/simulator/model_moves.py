@@ -11,8 +11,19 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from fencepost.testing.simulator.model_budgets import shares_of, spent_out
-from fencepost.testing.simulator.model_state import ENDED, Attempt, Group, Mismatch, Order, Plan, World
+from fencepost.testing.simulator.model_budgets import release, settle_from_result, shares_of, spent_out, unsettle
+from fencepost.testing.simulator.model_state import (
+    CHILD,
+    ENDED,
+    LIVE,
+    PARENT,
+    Attempt,
+    Group,
+    Mismatch,
+    Order,
+    Plan,
+    World,
+)
 
 ORDER_REASONS: dict[str, frozenset[str]] = {
     "blocked_dependency": frozenset({"waiting_for_dependencies", "dependency_undecided"}),
@@ -28,6 +39,9 @@ ORDER_REASONS: dict[str, frozenset[str]] = {
             "budget_freed",
             "backoff_over",
             "retry_requested",
+            "answered",
+            "children_ended",
+            "time_passed",
         }
     ),
     "reserved": frozenset({"waiting_for_activation"}),
@@ -35,6 +49,9 @@ ORDER_REASONS: dict[str, frozenset[str]] = {
     "result_pending": frozenset({"waiting_for_reduction", "waiting_for_verification"}),
     "retry_wait": frozenset({"backoff"}),
     "conflict": frozenset({"results_differ"}),
+    "waiting": frozenset(
+        {"waiting_for_answer", "waiting_for_answer_or_time", "waiting_for_children", "waiting_for_time"}
+    ),
 }
 """What an order that has not ended may show when a command is over; other states are only passed in this version."""
 
@@ -60,7 +77,7 @@ def enter(world: World, order: Order, target: str, reason: str) -> list[str]:
         raise Mismatch(f"{order.order} has ended as {order.state} and would become {target}")
     if order.state == "ready":
         world.dequeue(order)
-    order.state, order.reason, order.moved_us = target, reason, world.now_us
+    order.state, order.reason, order.moved_us, order.wait = target, reason, world.now_us, None
     if target == "ready":
         order.ready_us = world.now_us
         world.enqueue(order)
@@ -181,6 +198,29 @@ def settle_readiness(world: World, order: Order, cause: str) -> bool:
     return found == "fails"
 
 
+def children_ended(world: World, parent: Order) -> bool:
+    """Whether a waiting order waits for children, and all of them have ended."""
+    names = (parent.wait or {}).get("orders", ())
+    return bool(names) and all(world.orders[name].state in ENDED for name in names)
+
+
+def cancel(world: World, order: Order, reason: str, cause: str) -> None:
+    """A cancel revokes the fence and ends the order at once; what was used is settled when it is known."""
+    attempt = world.attempts.get(order.attempt)
+    if attempt is not None and order.state == "reserved":
+        move_attempt(world, attempt, "cancelled_no_effect", reason=reason)
+        release(world, attempt, reason)
+    elif attempt is not None and order.state == "active" and attempt.state in LIVE:
+        move(world, order, "cancellation_requested", "cancel_requested", cause)
+        move_attempt(world, attempt, "cancellation_requested", "cancelled_no_effect", reason=reason)
+        unsettle(world, attempt)
+    elif attempt is not None and order.state in ("result_pending", "conflict"):
+        target = "rejected_conflict" if order.state == "conflict" else "rejected_stale"
+        move_attempt(world, attempt, target, reason=reason)
+        settle_from_result(world, attempt, attempt.facts)
+    move(world, order, "cancelled", reason, cause if cause != reason else "")
+
+
 def tell(world: World, first: Order) -> None:
     """Carry ends on to dependents, first come first told, within what is left of the batch's fanout."""
     waiting = deque([first])
@@ -192,7 +232,14 @@ def tell(world: World, first: Order) -> None:
         page = order.dependents[start : start + world.fanout_left]
         for name, number, outcomes in page:
             dependent = world.orders[name]
-            if dependent.state == "blocked_dependency":
+            if number == CHILD:
+                if dependent.state not in ENDED:
+                    cancel(world, dependent, "parent_ended", order.order)
+                    waiting.append(dependent)
+            elif number == PARENT:
+                if dependent.state == "waiting" and children_ended(world, dependent):
+                    move(world, dependent, "ready", "children_ended", order.order)
+            elif dependent.state == "blocked_dependency":
                 observe(world, dependent, order.order, order.state, number, outcomes)
                 if settle_readiness(world, dependent, order.order):
                     waiting.append(dependent)

@@ -150,6 +150,25 @@ def enforce_deadline(world: World, command: Mapping[str, Any]) -> Outcome:
     return start_cancel(world, plan, "deadline_passed", "")
 
 
+def end_wait(world: World, command: Mapping[str, Any]) -> Outcome:
+    order = world.orders.get(command["order"])
+    if order is None:
+        return Refused("not_found")
+    if order.state != "waiting":
+        return Refused("order_state")
+    version = world.versions[order.order]
+    if version != command["expected"]:
+        return Refused("version_moved")
+    until_us = (order.wait or {}).get("until_us", 0)
+    if not until_us:
+        return Refused("not_due")
+    proof = _deadline(world, "wait", "work_order", order.order, version, until_us)
+    if isinstance(proof, str):
+        return Refused(proof)
+    move(world, order, "ready", "time_passed", str(proof))
+    return {"order": order.order}
+
+
 def reexamine(world: World, command: Mapping[str, Any]) -> Outcome:
     """Look again at an order that waits for budget: it may have come free, or have run out for good."""
     order = world.orders.get(command["order"])

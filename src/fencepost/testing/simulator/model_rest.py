@@ -11,7 +11,7 @@ from fencepost.testing.simulator.model_state import ENDED, LIVE, Order, World
 
 
 def problems_at_rest(world: World, checks: Checks) -> list[str]:
-    return [*_accounts(world, checks), *_holds(world), *_orders(world, checks), *_plans(world)]
+    return [*_accounts(world, checks), *_holds(world), *_orders(world, checks), *_children(world), *_plans(world)]
 
 
 def left_behind(world: World) -> Iterator[str]:
@@ -90,9 +90,34 @@ def _can_move(world: World, order: Order, queued: set[str]) -> bool:
     if order.state in ("reserved", "active", "result_pending", "conflict"):
         states = {"reserved": ("reserved",), "active": ("leased", "running")}
         return attempt is not None and attempt.state in states.get(order.state, ("result_reported",))
+    if order.state == "waiting":
+        return _can_be_woken(world, order)
     if order.state == "retry_wait":
         return order.due_us > 0
     return order.state == "blocked_budget"
+
+
+def _can_be_woken(world: World, order: Order) -> bool:
+    """A wait holds nothing, and something of what it names is still to come."""
+    wait = order.wait or {}
+    attempt = world.attempts[order.attempt]
+    asks = bool(wait.get("question")) and wait["question"] not in order.answers
+    children = [world.orders[name] for name in wait.get("orders", ())]
+    ended = bool(children) and all(child.state in ENDED for child in children)
+    holds = any(world.holds[attempt.hold].held.values()) or attempt.state != "yielded"
+    return not holds and not ended and bool(asks or children or wait.get("until_us"))
+
+
+def _children(world: World) -> Iterator[str]:
+    """No child outlives its parent once everything that the parent's end must tell is told."""
+    for order in world.orders.values():
+        parent = world.orders.get(order.parent)
+        if parent is None:
+            continue
+        if order.accounts != [*parent.accounts, order.order] or order.plan != parent.plan:
+            yield f"{order.order} is not in the plan and under the accounts of its parent"
+        if parent.state in ENDED and parent.told_done and order.state not in ENDED:
+            yield f"{order.order} is {order.state}, and its parent has ended and told of it"
 
 
 def _plans(world: World) -> Iterator[str]:

@@ -25,6 +25,8 @@ def retry_order(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("already_replaced")
     if order.state not in ENDED or order.state == "applied":
         return Refused("retry_refused")
+    if order.parent:
+        return Refused("retry_refused")  # its parent alone knows what it is for
     if over:
         return Refused(over)
     plan = plan_of(world, order)
@@ -69,7 +71,9 @@ def _because_of(world: World, first: Order) -> list[Order]:
     while waiting:
         name = waiting.pop().order
         while name:
-            for dependent, _, _ in world.orders[name].dependents:
+            for dependent, number, _ in world.orders[name].dependents:
+                if number < 0:
+                    continue
                 last = newest(world, dependent)
                 if last.state == "dependency_failed" and last.order not in chosen:
                     chosen[last.order] = last

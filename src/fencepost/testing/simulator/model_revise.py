@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.testing.simulator.model_budgets import is_dimension, release, settle_from_result, unsettle
-from fencepost.testing.simulator.model_moves import end, move, move_attempt, plan_reason, tell
-from fencepost.testing.simulator.model_state import ENDED, LIVE, Order, Outcome, Plan, Refused, World
+from fencepost.testing.simulator.model_budgets import is_dimension
+from fencepost.testing.simulator.model_moves import cancel, plan_reason, tell
+from fencepost.testing.simulator.model_state import ENDED, Outcome, Plan, Refused, World
 
 
 def cancel_order(world: World, command: Mapping[str, Any]) -> Outcome:
@@ -16,25 +16,9 @@ def cancel_order(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("not_found")
     if order.state in ENDED:
         return Refused("order_ended")
-    _cancel(world, order, "cancelled_by_request")
+    cancel(world, order, "cancelled_by_request", "cancelled_by_request")
+    tell(world, order)
     return {"order": order.order, "state": order.state, "reason": order.reason}
-
-
-def _cancel(world: World, order: Order, reason: str) -> None:
-    """A cancel revokes the fence and ends the order at once; what was used is settled when it is known."""
-    attempt = world.attempts.get(order.attempt)
-    if attempt is not None and order.state == "reserved":
-        move_attempt(world, attempt, "cancelled_no_effect", reason=reason)
-        release(world, attempt, reason)
-    elif attempt is not None and order.state == "active" and attempt.state in LIVE:
-        move(world, order, "cancellation_requested", "cancel_requested", reason)
-        move_attempt(world, attempt, "cancellation_requested", "cancelled_no_effect", reason=reason)
-        unsettle(world, attempt)
-    elif attempt is not None and order.state in ("result_pending", "conflict"):
-        target = "rejected_conflict" if order.state == "conflict" else "rejected_stale"
-        move_attempt(world, attempt, target, reason=reason)
-        settle_from_result(world, attempt, attempt.facts)
-    end(world, order, "cancelled", reason)
 
 
 def cancel_plan(world: World, command: Mapping[str, Any]) -> Outcome:
@@ -74,7 +58,8 @@ def _advance(world: World, plan: Plan) -> Outcome:
     for name in page:
         order = world.orders[name]
         if order.state not in ENDED:
-            _cancel(world, order, plan_reason(plan))
+            cancel(world, order, plan_reason(plan), plan_reason(plan))
+            tell(world, order)
     plan.cancel_position = start + len(page) - 1
     plan.cancel_done = len(page) < most
     world.expect("plan_cancel_advanced", plan.plan, {"position": plan.cancel_position, "done": plan.cancel_done})

@@ -20,6 +20,8 @@ LIVE = frozenset({"leased", "running"})
 SCOPE = "scope"
 CLOCK = "clock:main"
 AUTHORITY = "authority"
+CHILD, PARENT = -1, -2
+"""In the place of a group's number: one who ends with the member, and one who may wait for its end."""
 NO_PLAN = "-"  # queue of the orders outside any plan
 BONUS_US = {"low": 0, "normal": 600_000_000, "high": 3_600_000_000}
 """Head start in the queue of each priority (lifecycle, Dependencies)."""
@@ -92,6 +94,12 @@ class Order:
     told: int = -1
     told_done: bool = True
     replaced_by: str = ""
+    parent: str = ""
+    checkpoint: str = ""  # envelope of the last one that was accepted
+    checkpoints: int = 0
+    wait: Mapping[str, Any] | None = None
+    answers: set[str] = field(default_factory=set)
+    children: dict[str, str] = field(default_factory=dict)  # name -> order
 
 
 @dataclass(slots=True)
@@ -124,6 +132,8 @@ class Attempt:
     late: list[tuple[str, str]] = field(default_factory=list)
     late_usages: list[Mapping[str, Any]] = field(default_factory=list)
     lapsed: bool = False  # somebody was told that its lease is over
+    checkpoint: str = ""  # envelope of the last one that it saved
+    artifacts: int = 0
 
 
 @dataclass(slots=True)
@@ -233,6 +243,7 @@ class World:
         self.proof_decision = ""  # that permits the prover's part of the command at hand
         self.works: dict[bytes, str] = {}  # what is to be done -> contract digest
         self.contracts: dict[str, bytes] = {}  # and back
+        self.receipts: dict[str, str] = {}  # full name -> digest of what it says, "" where it came with a result
         self.ready: dict[str, list[tuple[int, int, int, str]]] = {"": []}  # plan, NO_PLAN, or "" for all -> queue
         self.last_seq = 0
         self.request: Mapping[str, Any] = {}

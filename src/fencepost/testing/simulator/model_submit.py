@@ -6,7 +6,7 @@ one exactly when the same work is written down, whatever its ids are, and that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -16,7 +16,9 @@ from fencepost.testing.simulator.model_files import covered, readable
 from fencepost.testing.simulator.model_moves import observe, settle_readiness, tell
 from fencepost.testing.simulator.model_revise import ceilings_are_wrong
 from fencepost.testing.simulator.model_state import (
+    CHILD,
     ENDED,
+    PARENT,
     SCOPE,
     Account,
     Group,
@@ -258,22 +260,42 @@ def spec_body(
     plan: str,
     shares: Shares,
     contracts: Mapping[str, str],
+    *,
+    parent: Order | None = None,
 ) -> dict[str, Any]:
-    """The whole spec of a draft. `names` are the orders of its plan by task, `contracts` their digests."""
+    """The whole spec of a draft, named by the work that it is and sealed."""
+    body = drafted(world, draft, position, names, plan, shares, contracts, parent=parent)
+    text = work_of(world, body, draft, contracts)
+    digest = body["contract"]
+    if world.works.setdefault(text, digest) != digest or world.contracts.setdefault(digest, text) != text:
+        raise Mismatch(f"the contract digest of {body['order']} does not name its work alone")
+    body["spec"] = digest_of(body)
+    return body
 
-    def contract_of(order: str) -> str:
-        return contracts[order] if order in contracts else str(world.orders[order].spec["contract"])
 
+def drafted(
+    world: World,
+    draft: Mapping[str, Any],
+    position: int,
+    names: Mapping[str, str],
+    plan: str,
+    shares: Shares,
+    contracts: Mapping[str, str],
+    *,
+    parent: Order | None = None,
+) -> dict[str, Any]:
+    """A spec that is not sealed. `names` are the orders of its plan by task, or its siblings by their names within
+    their `parent`; `contracts` are the digests of those that are not written down yet."""
     order = names[draft["task"]]
     handed = [{"order": names[source["task"]], "files": source["files"]} for source in draft.get("handed", ())]
-    groups = _groups(draft, names if plan else {}, contract_of)
+    groups = _groups(world, draft, names if plan or parent else {}, contracts)
     body: dict[str, Any] = {
         key: draft[key]
         for key in ("task", "work_kind", "priority", "classification", "effects", "attempt_time_us", "accept")
     }
     body |= {key: draft.get(key, []) for key in ("run", "environment", "outputs")}
     body |= {key: draft[key] for key in ("may", "retry", "may_fail", "params", "python") if draft.get(key)}
-    contract = contract_of(order)
+    contract = _contract_of(world, contracts, order)
     body |= {
         "order": order,
         "schema_version": 1,
@@ -300,13 +322,19 @@ def spec_body(
     if plan:
         body["plan"] = plan
         body["plan_revision"] = 1
-    _same_work(world, body, draft, contract_of)
-    body["spec"] = digest_of(body)
+    if parent is not None:
+        body["task"] = f"{parent.spec['task']}.{draft['task']}"
+        body["parent"] = parent.order
+        body["accounts"] = [*parent.accounts, order]
     return body
 
 
+def _contract_of(world: World, contracts: Mapping[str, str], order: str) -> str:
+    return contracts[order] if order in contracts else str(world.orders[order].spec["contract"])
+
+
 def _groups(
-    draft: Mapping[str, Any], names: Mapping[str, str], contract_of: Callable[[str], str]
+    world: World, draft: Mapping[str, Any], names: Mapping[str, str], contracts: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """A draft's groups with orders in the place of tasks."""
     groups = []
@@ -315,7 +343,7 @@ def _groups(
         for member in group["members"]:
             name = names[member["task"]] if names else member["order"]
             outcomes = sorted(set(member["outcomes"]))
-            members.append({"order": name, "contract": contract_of(name), "outcomes": outcomes})
+            members.append({"order": name, "contract": _contract_of(world, contracts, name), "outcomes": outcomes})
         groups.append({"kind": group["kind"], "members": members})
     return groups
 
@@ -353,21 +381,18 @@ _OF_THE_WORK = [
 ]
 
 
-def _same_work(
-    world: World, body: Mapping[str, Any], draft: Mapping[str, Any], contract_of: Callable[[str], str]
-) -> None:
-    """One contract digest for each work, and one work for each contract digest."""
+def work_of(world: World, body: Mapping[str, Any], draft: Mapping[str, Any], contracts: Mapping[str, str]) -> bytes:
+    """What is to be done, whatever the ids are that it is written down with."""
     work = {key: body.get(key) for key in _OF_THE_WORK}
     work["manifest"] = draft.get("manifest_content") or draft.get("manifest")
-    work["handed"] = [[contract_of(each["order"]), each["files"]] for each in body["inputs"].get("orders", ())]
+    work["handed"] = [
+        [_contract_of(world, contracts, each["order"]), each["files"]] for each in body["inputs"].get("orders", ())
+    ]
     work["groups"] = [
         [group["kind"], [[each["contract"], each["outcomes"]] for each in group["members"]]]
         for group in body.get("groups", ())
     ]
-    text = canonical(work)
-    digest = body["contract"]
-    if world.works.setdefault(text, digest) != digest or world.contracts.setdefault(digest, text) != text:
-        raise Mismatch(f"the contract digest of {body['order']} does not name its work alone")
+    return canonical(work)
 
 
 def write_order(world: World, body: dict[str, Any]) -> Order:
@@ -389,6 +414,8 @@ def write_order(world: World, body: dict[str, Any]) -> Order:
         plan.open += 1
         if body["position"] >= len(plan.orders):
             plan.orders.append(name)
+    if "parent" in body:
+        touched.append(body["parent"])
     if "replaces" in body:
         world.orders[body["replaces"]].replaced_by = name
         touched.append(body["replaces"])
@@ -396,6 +423,10 @@ def write_order(world: World, body: dict[str, Any]) -> Order:
     for number, group in enumerate(groups):
         for member, outcomes in group.members:
             world.orders[member].dependents.append((name, number, outcomes))
+    parent = world.orders[body["parent"]] if "parent" in body else None
+    if parent is not None:
+        parent.dependents.append((name, CHILD, frozenset()))
+        parent.children[body["task"].removeprefix(f"{parent.spec['task']}.")] = name
     order = Order(
         order=name,
         plan=body.get("plan", ""),
@@ -406,6 +437,8 @@ def write_order(world: World, body: dict[str, Any]) -> Order:
         groups=groups,
         accounts=body["accounts"],
         moved_us=world.now_us,
+        parent=body.get("parent", ""),
+        dependents=[] if parent is None else [(parent.order, PARENT, frozenset())],
     )
     world.orders[name] = order
     world.accounts[name] = Account(dict(body["ceilings"]))
