@@ -18,8 +18,10 @@ from fencepost.testing.simulator.auditor import Auditor
 from fencepost.testing.simulator.model_authority import PAIRS
 from fencepost.testing.simulator.model_checks import Checks
 from tests.simulation.auditor_drive import Drive, Seen
-from tests.simulation.auditor_lies import ALTERATIONS, BENDS, Alteration
+from tests.simulation.auditor_lies import Alteration
+from tests.simulation.auditor_lies_inside import LIES
 
+ALTERATIONS, BENDS = LIES
 FOLDER = Path(auditor_module.__file__).parent
 OWN = "fencepost.testing.simulator."
 
@@ -43,24 +45,8 @@ def test_the_auditor_shares_no_code_with_the_kernel(path: Path) -> None:
             assert own or module.split(".")[0] in sys.stdlib_module_names, f"imports {module}"
 
 
-UNSAID = {
-    c.SaveCheckpoint,
-    c.RecordArtifact,
-    c.ChargeUsage,
-    c.ReportYielded,
-    c.SubmitChild,
-    c.AnswerOrder,
-    c.EndWait,
-}
-"""Commands that nobody in the simulator gives: its programs say nothing while they run."""
-
-
 def test_the_auditor_knows_every_command_and_its_rights() -> None:
-    known = {
-        kind.__struct_config__.tag: pairs
-        for kind, pairs in c.PAIRS.items()
-        if kind is not c.OpenScope and kind not in UNSAID
-    }
+    known = {kind.__struct_config__.tag: pairs for kind, pairs in c.PAIRS.items() if kind is not c.OpenScope}
     assert known == PAIRS == {name: PAIRS[name] for name in auditor_module._STEPS}
 
 
@@ -70,7 +56,7 @@ def test_every_reply_is_predicted() -> None:
         predicted.update(silent(seed, 500).predicted)
     carried_out = {command for command, refusal in predicted if not refusal}
     assert carried_out >= {*PAIRS, "open_scope"} - {"settle_hold", "reexamine", "end_backoff"}
-    assert len(predicted) >= 150
+    assert len(predicted) >= 220
 
 
 @pytest.mark.nightly
@@ -194,6 +180,8 @@ STORY: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("result_application", "o", {"decision": "applied"}),
     ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["s"]}),
 )
+SAVED = {"order": "o", "number": 1, "builds_on": 0}
+CHARGED = {"usage": {"provider": "p", "receipt": "q", "amounts": {"calls": 1}}, "freed": {"calls": 1}}
 
 
 def heard(*more: tuple[str, str, dict[str, Any]], upto: int = len(STORY)) -> list[str]:
@@ -225,6 +213,15 @@ def test_the_records_of_an_order_that_went_well_are_well() -> None:
         (5, ("hold_settled", "h", {"charged": {}, "receipts": ["p:r"]})),
         (5, ("hold_settled", "h", {"charged": {"calls": 1}})),
         (5, ("hold_settled", "h", {"charged": {}, "credited": {"attempts": 2}})),
+        (3, ("attempt_yielded", "b", {"order": "o"})),
+        (4, ("work_order_waits", "o", {"attempt": "a"})),
+        (5, ("checkpoint_envelope", "a", SAVED)),
+        (4, ("checkpoint_envelope", "b", SAVED)),
+        (4, ("checkpoint_envelope", "a", {**SAVED, "number": 2, "builds_on": 1})),
+        (4, ("checkpoint_envelope", "a", {**SAVED, "number": 1, "builds_on": 1})),
+        (8, ("usage_charged", "h", {**CHARGED, "freed": {}, "usage": USAGE})),
+        (8, ("usage_charged", "h", CHARGED)),
+        (4, ("usage_charged", "h", {**CHARGED, "freed": {"calls": 2}})),
     ],
 )
 def test_checks_that_rest_on_no_prediction(upto: int, record: tuple[str, str, dict[str, Any]]) -> None:

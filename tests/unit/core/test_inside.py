@@ -330,6 +330,30 @@ def test_c1_a_child_is_found_again_by_its_name_and_other_work_under_it_is_refuse
     assert (again["order"], again["fresh"]) == (child.order, False), "the next attempt finds it too"
 
 
+@pytest.mark.parametrize("ceilings", [{"attempts": 3, "calls": 90}, {"attempts": 3, "calls": 1}, {}])
+def test_c1_a_child_is_found_again_whatever_ceilings_a_person_has_set_since(ceilings: dict[str, int]) -> None:
+    world = budgeted(calls=9)
+    asked = draft("part", ceilings={"attempts": 1, "calls": 2})
+    placed = world.ok(world.child(attempt(world), asked))
+    world.ok(c.SetBudget(account=world.order(TASK).order, ceilings=ceilings))
+    again = world.ok(world.child(attempt(world), asked))
+    assert (again["order"], again["fresh"]) == (placed["order"], False)
+    unlimited = draft("other", attempts=1)
+    placed = world.ok(world.child(attempt(world), unlimited)) if ceilings else {}
+    world.ok(c.SetBudget(account=world.order(TASK).order, ceilings={"attempts": 3, "tokens_input": 40}))
+    if placed:
+        assert world.ok(world.child(attempt(world), unlimited))["order"] == placed["order"]
+    world.check()
+
+
+def test_c1_another_share_for_each_attempt_is_other_work() -> None:
+    world = budgeted(calls=9)
+    asked = draft("part", attempts=1, per_attempt={"calls": 2})
+    world.ok(world.child(attempt(world), asked))
+    assert code(world, world.child(attempt(world), replace(asked, per_attempt={"calls": 3}))) == "child_changed"
+    assert world.ok(world.child(attempt(world), asked))["fresh"] is False
+
+
 def test_w15_children_may_need_each_other_and_nobody_else() -> None:
     world, _ = family()
     world.ok(world.child(attempt(world), draft("two", "part", attempts=1)))

@@ -10,7 +10,7 @@ import re
 
 from fencepost.core.canonical import digest_of, encode
 from fencepost.core.charges import booked, charge_problem
-from fencepost.core.commands import ChargeUsage, RecordArtifact, Request, SaveCheckpoint, SubmitChild
+from fencepost.core.commands import ChargeUsage, OrderDraft, RecordArtifact, Request, SaveCheckpoint, SubmitChild
 from fencepost.core.decide import ending
 from fencepost.core.decide.admit import place
 from fencepost.core.decide.batch import Batch, Decided
@@ -23,6 +23,8 @@ from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptArtifact, CheckpointEnvelope
 from fencepost.core.records.budget import UsageCharged
 from fencepost.core.records.common import Amounts
+from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.core.shares import Shares
 from fencepost.core.state import AttemptState, OrderState, PlanState, ReceiptState, receipt_subject
 
 _CHILD_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -196,25 +198,40 @@ def submit_child(batch: Batch, request: Request, command: SubmitChild) -> Decide
     if refusal is not None:
         return refusal
     draft = command.order
+    refusal = draft_refusal(draft, batch.given.limits, "/order")
+    if refusal is not None:
+        return refusal
+    plan = batch.find(parent.plan, PlanState) if parent.plan is not None else None
+    position = 0 if plan is None else plan.orders
+    writer = Specs(batch, request, parent.plan)
+    if draft.task in parent.children:
+        found = ending.order_of(batch, parent.children[draft.task])
+        if not _is_same_work(draft, found, writer.child(draft, position, found.order, _hold_of(found), parent)):
+            detail = {"subject": parent.task, "member": draft.task}
+            return Refusal(code="child_changed", field="/order", detail=detail)
+        return batch.decided({"order": found.order, "task": found.task, "fresh": False})
     above = [(subject, ending.account_of(batch, subject).ceiling) for subject in reversed(parent.accounts)]
     nearest = {name: amount for _, ceilings in reversed(above[:-1]) for name, amount in ceilings.items()}
     hold = hold_for(draft, nearest, nearest.get("attempts", 1))
-    refusal = draft_refusal(draft, batch.given.limits, "/order") or impossible(draft, hold, above, "/order")
+    refusal = impossible(draft, hold, above, "/order")
     if refusal is not None:
         return refusal
-    found = parent.children.get(draft.task)
-    name = found or batch.name("order")
-    plan = batch.find(parent.plan, PlanState) if parent.plan is not None else None
-    writer = Specs(batch, request, parent.plan)
-    body = writer.child(draft, 0 if plan is None else plan.orders, name, hold, parent)
-    if found is not None:
-        if ending.order_of(batch, found).contract != body.contract:
-            detail = {"subject": parent.task, "member": draft.task}
-            return Refusal(code="child_changed", field="/order", detail=detail)
-        return batch.decided({"order": found, "task": body.task, "fresh": False})
+    name = batch.name("order")
+    body = writer.child(draft, position, name, hold, parent)
     batch.emit(name, body)
     place(batch, name)
     return batch.decided({"order": name, "task": body.task, "fresh": True})
+
+
+def _hold_of(order: OrderState) -> Shares:
+    return Shares(order.terms.hold, order.terms.hold_least)
+
+
+def _is_same_work(draft: OrderDraft, found: OrderState, asked: WorkOrderSpec) -> bool:
+    """Whether a draft asks for what its name stands for. Its shares were written down when it was first asked for:
+    ceilings that a person has set since make no other work of it. Those that it declares are its own words."""
+    declared = draft.per_attempt.items()
+    return asked.contract == found.contract and all(found.terms.hold.get(name) == amount for name, amount in declared)
 
 
 def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Refusal | None:
