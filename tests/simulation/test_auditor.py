@@ -119,33 +119,33 @@ def test_a_bent_rule_of_the_kernel_is_found(name: str, monkeypatch: pytest.Monke
 
 
 def _forget_in_queue(auditor: Auditor) -> None:
-    auditor._world.ready[""].remove(next(iter(auditor._world.ready[""])))
+    auditor.world.ready[""].remove(next(iter(auditor.world.ready[""])))
 
 
 def _book_more(auditor: Auditor) -> None:
-    auditor._world.accounts["scope"].charged["time_us"] = 10**12
+    auditor.world.accounts["scope"].charged["time_us"] = 10**12
 
 
 def _open_a_plan(auditor: Auditor) -> None:
-    next(iter(auditor._world.plans.values())).open += 1
+    next(iter(auditor.world.plans.values())).open += 1
 
 
 def _hold_on(auditor: Auditor) -> None:
-    next(hold for hold in auditor._world.holds.values() if hold.state == "settled").held["calls"] = 1
+    next(hold for hold in auditor.world.holds.values() if hold.state == "settled").held["calls"] = 1
 
 
 def _end_twice(auditor: Auditor) -> None:
-    next(hold for hold in auditor._world.holds.values() if hold.state == "settled").endings = 2
+    next(hold for hold in auditor.world.holds.values() if hold.state == "settled").endings = 2
 
 
 def _say_nothing(auditor: Auditor) -> None:
-    next(order for order in auditor._world.orders.values() if order.state == "ready").reason = ""
+    next(order for order in auditor.world.orders.values() if order.state == "ready").reason = ""
 
 
 def _never_hear(auditor: Auditor) -> None:
-    waiting = next(order for order in auditor._world.orders.values() if order.state == "blocked_dependency")
+    waiting = next(order for order in auditor.world.orders.values() if order.state == "blocked_dependency")
     for name in (name for group in waiting.groups for name, _ in group.members):
-        member = auditor._world.orders[name]
+        member = auditor.world.orders[name]
         member.state, member.told_done = "applied", True
 
 

@@ -92,7 +92,8 @@ class Auditor:
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         """`limits` are the kernel's own, as builtins."""
-        self._world = World(limits)
+        self.world = World(limits)
+        """What the model remembers, for others to look at."""
         self._authority = Authority()
         self._checks = Checks(limits["receipts_per_hold_max"])
         self._bound: dict[str, _Bound] = {}
@@ -117,7 +118,7 @@ class Auditor:
         Commands come in the order in which they were decided, the sampler's own included (their result is
         not compared if it is empty, for those who did not hear it).
         """
-        world = self._world
+        world = self.world
         request = {**request, "command": _lists(request["command"])}
         world.begin(request, records)
         self._clock_seq, self._digest = world.clock.last_seq, ""
@@ -139,11 +140,11 @@ class Auditor:
 
     def at_rest(self) -> list[str]:
         """Checks that look at everything: sums, holds, and that every order which has not ended can still move."""
-        return problems_at_rest(self._world, self._checks)
+        return problems_at_rest(self.world, self._checks)
 
     def left_behind(self) -> list[str]:
         """What nobody takes up although it could go on. Asked while nothing else is under way."""
-        return list(left_behind(self._world))
+        return list(left_behind(self.world))
 
     def _predict(
         self,
@@ -152,7 +153,7 @@ class Auditor:
         records: Sequence[Mapping[str, Any]],
         problems: list[str],
     ) -> None:
-        world = self._world
+        world = self.world
         key = request["key"]
         command = request["command"]
         opens = command["command"] == "open_scope"
@@ -182,7 +183,7 @@ class Auditor:
 
     def _predict_replay(self, request: Mapping[str, Any], bound: _Bound, reply: Reply, problems: list[str]) -> None:
         """Who may still ask gets the first answer for the same bytes, and a collision for others."""
-        code = "" if request["command"]["command"] == "open_scope" else self._authority.authorize(self._world, request)
+        code = "" if request["command"]["command"] == "open_scope" else self._authority.authorize(self.world, request)
         if self._authority.untold and reply.refusal == "denied":
             code = "denied"  # a question that was never recorded is asked anew, and its answer not written down
         if code:
@@ -211,7 +212,7 @@ class Auditor:
         problems: list[str],
     ) -> None:
         """Envelopes and chain: no gap, each linked to the one before, the batch and its stamp as they must be."""
-        first = self._world.last_seq + 1
+        first = self.world.last_seq + 1
         for place, record in enumerate(records):
             seq = record["seq"]
             if seq != first + place:

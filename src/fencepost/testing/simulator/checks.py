@@ -14,10 +14,10 @@ import msgspec
 
 from fencepost.core import index
 from fencepost.core.chain import Link, Sealed, fact_of, read_record
-from fencepost.core.commands import Request
+from fencepost.core.commands import ProveHolderGone, Request
 from fencepost.core.evolve import evolve
 from fencepost.core.index import rows_of
-from fencepost.core.state import CLOCK, AttemptState, ClockState, Value, encode_value
+from fencepost.core.state import AttemptState, Value, encode_value
 from fencepost.kernel.receipts import Receipt
 from fencepost.kernel.replay import Replayed
 from fencepost.ports.journal import Append
@@ -25,7 +25,7 @@ from fencepost.testing.simulator.auditor import Auditor, Reply
 from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.loop import Loop, Process
 
-DRIFT_US = 50_000  # by which the clocks of hosts part within a run, generously
+STRANGER = "stranger"  # the process of those who repeat and lie
 REQUESTS_KEPT = 400  # of which those who repeat choose
 
 Witnessed = tuple[Request, Receipt, Sequence[Sealed]]
@@ -66,14 +66,14 @@ class Checks:
         self.refusals: Counter[str] = Counter()
         self.records: Counter[str] = Counter()
         self.requests: list[Request] = []  # what was asked lately, for those who repeat it
-        self._late_us = limits["clock_resolution_us"] + DRIFT_US
         self._story = story
         self._witnessed: dict[Process, list[Witnessed]] = {}
         self._rows: dict[tuple[str, str], Any] = {}  # index rows as the store was told
         self._starts: Counter[str] = Counter()
+        self.meddled: Callable[[str], None] = lambda attempt: None
+        self.is_there: Callable[[str], bool] = lambda worker: False
         self._chance = Random("requests")  # its own, so that looking on changes no turn
         trees.began.append(self._began)
-        trees.confirmed.append(self._confirmed)
 
     def witness(self, process: Process) -> Callable[[Request, Receipt, Sequence[Sealed]], None]:
         """The witness of one process's kernel."""
@@ -112,9 +112,16 @@ class Checks:
         records = [msgspec.json.decode(data) for data in stored]
         for record in records:
             self.records[record["kind"]] += 1
+        if process.name == STRANGER:
+            for touched in _attempts_of(request, receipt):
+                self.meddled(touched)
         reply = Reply(refusal=refusal, result=receipt.result, fresh=receipt.fresh)
         for problem in self.auditor.decided(msgspec.to_builtins(request), reply, records, stored):
             self.problem(f"{name}: {problem}")
+        if type(request.command) is ProveHolderGone and sealed and not refusal:
+            attempt = self.auditor.world.attempts[request.command.attempt]
+            if self.is_there(attempt.worker) and attempt.boot_id == request.command.boot_id:
+                self.problem(f"{attempt.attempt} was ended as that of a worker which is gone, and it lives")
         for record in sealed:
             evolve(self.shadow, fact_of(read_record(record.seq, record.data)))
             self.shadow.link = Link(record.seq, record.digest)
@@ -167,24 +174,16 @@ class Checks:
             if beside and not alone and not other.job.lock_path.endswith(".verify.lock"):
                 self.problem(f"{job.attempt} runs beside {other.job.attempt} of the same order")
 
-    def _confirmed(self, tree: Tree) -> None:
-        """No keeper is told of a lease that ends later than the journal's, but for the age of an observation."""
-        attempt, clock = self.shadow.values.get(tree.job.attempt), self.shadow.values.get(CLOCK)
-        if not isinstance(attempt, AttemptState) or not isinstance(clock, ClockState) or not attempt.lease_us:
-            return
-        if clock.state == "clock_reconciliation_required":
-            return  # recorded time stands still, and nothing falls due by it
-        source = clock.sources.get(tree.host.name)
-        if source is None or source.boot_id != tree.host.boot_id or tree.job.lock_path.endswith(".verify.lock"):
-            return
-        end_tick_us = source.anchor_tick + attempt.lease_us - source.anchor_logical_us
-        if tree.deadline_tick_us > end_tick_us + self._late_us:
-            late_us = tree.deadline_tick_us - end_tick_us
-            self.problem(f"the keeper of {tree.job.attempt} was told of a lease that ends {late_us} us too late")
-
     def problem(self, text: str) -> None:
         self._story("check", text)
         self.problems.append(text)
+
+
+def _attempts_of(request: Request, receipt: Receipt) -> list[str]:
+    """Attempts that a command names, or that it reserved."""
+    command: Any = request.command
+    named = [getattr(command, "attempt", ""), *(held.attempt for held in getattr(command, "attempts", ()))]
+    return [*named, *(each["attempt"] for each in receipt.result.get("reservations", ()))]
 
 
 _STAGES = (

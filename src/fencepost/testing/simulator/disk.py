@@ -43,6 +43,7 @@ class Disk:
         self.watch: Watch
         self.full = False
         self.away_until_us = 0
+        self.trouble_us = 0  # when it last failed somebody, or kept somebody waiting
         self.crash: Callable[[Process], None] = Process.kill
         self.reopen: Callable[[Journal], Journal] | None = None
         self._owner: Process | None = None
@@ -63,10 +64,18 @@ class Disk:
             loop.pause()
         if faults.hits("slow"):
             loop.wait(loop.now_us + int(loop.chance.random() * SLOW_US))
+            self.trouble_us = loop.now_us
         if loop.now_us < self.away_until_us:
             raise StorageUnavailable("simulated: the store is away")
         if fault and faults.hits(fault):
+            self.trouble_us = loop.now_us
             raise StorageUnavailable(f"simulated: {fault}")
+
+    def in_trouble(self) -> bool:
+        """Whether nobody can write just now: it is full or away, or whoever writes stands still."""
+        owner = self._owner
+        still = owner is not None and (owner.frozen or owner.stuck > 0)
+        return self.full or self.loop.now_us < self.away_until_us or still
 
     def take(self, process: Process, stream: Stream, wait_s: float) -> Transaction:
         until_us = self.loop.now_us + int(wait_s * 1_000_000)
@@ -200,5 +209,8 @@ class SimTransaction:
         disk.watch.committed(self._process, self.appended)
         if disk.faults.hits("answer_delayed"):
             disk.give_back(self._inner)
+            self._process.stuck += 1
             loop.wait(loop.now_us + int(loop.chance.random() * DELAY_US))
+            self._process.stuck -= 1
+            self._process.steady_us = loop.now_us
         disk.step(self._process, "commit_unanswered")

@@ -34,6 +34,8 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.stuck = 0  # how many of its tasks stand still
+        self.steady_us = loop.now_us  # since when nothing of it stood still
         self.held: list[Task] = []
         self.at_exit: list[Callable[[], None]] = []
         """Called when the process is killed: what the host and the store do for a dead process."""
@@ -51,6 +53,7 @@ class Process:
 
     def thaw(self) -> None:
         self.frozen = False
+        self.steady_us = self.loop.now_us
         if self.alive:
             held, self.held = self.held, []
             for task in held:
@@ -168,9 +171,18 @@ class Loop:
         """What runs in a process, the oldest first."""
         return [task for task in self._kept if task.process is process and not task.done]
 
+    def stick(self, task: Task) -> None:
+        """Have one task stand still while the rest of its process goes on."""
+        if not task.stuck:
+            task.stuck = True
+            task.process.stuck += 1
+
     def unstick(self, task: Task) -> None:
         """Let a task go on that stood still."""
-        task.stuck = False
+        if task.stuck:
+            task.stuck = False
+            task.process.stuck -= 1
+            task.process.steady_us = self.now_us
         if task.held:
             task.held = False
             self.make_ready(task)

@@ -6,7 +6,7 @@ that is random in a run (who goes next, which step of storage fails) follows fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Literal, get_args
 
@@ -221,15 +221,18 @@ def draw(seed: int, changes: Mapping[str, int] | None = None) -> Scenario:
     stranger_us = chance.choice((0, 100_000, 400_000))
     if any(changes.get(name) for name in STRANGER):
         stranger_us = stranger_us or STRANGER_US
+    drifts_ppm = tuple(chance.choice((0, 0, 50, -50)) for _ in range(hosts))
+    utc_offsets_us = tuple(chance.choice((0, 0, 0, 600 * SECOND_US, -3600 * SECOND_US)) for _ in range(hosts))
+    actions = _actions(chance, length_us, clients)
     return Scenario(
         seed=seed,
         length_us=length_us,
-        drifts_ppm=tuple(chance.choice((0, 0, 50, -50)) for _ in range(hosts)),
-        utc_offsets_us=tuple(chance.choice((0, 0, 0, 600 * SECOND_US, -3600 * SECOND_US)) for _ in range(hosts)),
+        drifts_ppm=drifts_ppm,
+        utc_offsets_us=utc_offsets_us,
         workers=workers,
         clients=clients,
-        actions=_actions(chance, length_us, clients),
-        faults=_faults(seed, changes, length_us),
+        actions=actions,
+        faults=_faults(seed, changes, length_us, [action.at_us for action in actions]),
         rates=_rates(seed, changes),
         stranger_us=stranger_us,
         small_pages=chance.random() < 0.4,
@@ -335,11 +338,16 @@ USUAL_MOMENTS = Moments(
     disk_full=40,
     store_away=50,
 )
+TOGETHER = 0.3  # share of what comes at a time that comes just after somebody has asked for something
+SOON_US = 300_000
 CALM = 0.15  # share of the seeds in which nothing comes at a time of its own
 
 
-def _faults(seed: int, changes: Mapping[str, int], length_us: int) -> tuple[FaultEvent, ...]:
-    """When what goes wrong. Each kind draws for itself, so that the rate of one changes nothing of another."""
+def _faults(seed: int, changes: Mapping[str, int], length_us: int, asked_us: Sequence[int]) -> tuple[FaultEvent, ...]:
+    """When what goes wrong, some of it just after something was asked for (`asked_us`).
+
+    Each kind draws for itself, so that the rate of one changes nothing of another.
+    """
     calm = Random(f"moments {seed}").random() < CALM
     events: list[FaultEvent] = []
     for kind in get_args(FaultKind):
@@ -348,12 +356,14 @@ def _faults(seed: int, changes: Mapping[str, int], length_us: int) -> tuple[Faul
         hourly = 0 if calm else usual * chance.choice((0, 1, 1, 3))
         share = _set(kind, hourly, changes) * length_us / HOUR_US
         for _ in range(int(share) + (chance.random() < share % 1)):
-            events.append(_event(chance, kind, length_us))
+            events.append(_event(chance, kind, length_us, asked_us))
     return tuple(sorted(events, key=lambda event: event.at_us))
 
 
-def _event(chance: Random, kind: FaultKind, length_us: int) -> FaultEvent:
+def _event(chance: Random, kind: FaultKind, length_us: int, asked_us: Sequence[int]) -> FaultEvent:
     at_us, target = int(chance.random() * length_us), chance.randrange(12)
+    if chance.random() < TOGETHER:
+        at_us = min(chance.choice(asked_us) + int(chance.random() * SOON_US), length_us)
     lasts_us = int(chance.choice((0.5, 3, 12, 25)) * SECOND_US)
     if kind == "jump":
         # A clock that jumps stops its domain until a person speaks, so that something else comes before.

@@ -32,9 +32,9 @@ from fencepost.storage.memory import MemoryJournal
 from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger, NoPacks, OpenDoor
 from fencepost.testing.simulator.actors import Stranger, Wants
 from fencepost.testing.simulator.authors import NO_PARTS, Parts, executor_for
-from fencepost.testing.simulator.checks import Checks
+from fencepost.testing.simulator.checks import STRANGER, Checks
 from fencepost.testing.simulator.disk import Disk
-from fencepost.testing.simulator.executor import Trees
+from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process
@@ -42,6 +42,8 @@ from fencepost.testing.simulator.programs import Yard
 from fencepost.testing.simulator.scenario import MINUTE_US, SECOND_US, FaultEvent, Scenario
 from fencepost.testing.simulator.stores import Hints, SimWorkspaces
 from fencepost.testing.simulator.threads import SimThreads
+from fencepost.testing.simulator.waits import LOOK_US as WAITS_LOOK_US
+from fencepost.testing.simulator.waits import Holder, Waits
 
 SCOPE = "default"
 REST_US_MAX = 20 * MINUTE_US  # from the last fault to the end of everything
@@ -125,6 +127,11 @@ class World:
         self._workers: dict[int, tuple[Process, Worker | None]] = {}
         self._clients: dict[int, Process] = {}
         self._ending = False
+        self.waits = Waits(self.checks.auditor.world, self.loop, self.disk, self.trees, self.hosts)
+        self.checks.is_there, self.checks.meddled = self.waits.is_there, self.waits.meddled
+        self._look_us = WAITS_LOOK_US
+        self.trees.began.append(self._judge_deadline)
+        self.trees.confirmed.append(self._judge_deadline)
         self._stranger = Stranger(self.checks, Random(f"stranger {scenario.seed}"), self.faults)
 
     # The run
@@ -184,6 +191,10 @@ class World:
         while not over():
             if not loop.step():
                 return "" if not self._restless() else "nothing is left that could run"
+            if loop.now_us >= self._look_us:
+                self._look_us = loop.now_us + WAITS_LOOK_US
+                for problem in self.waits.look():
+                    checks.problem(problem)
             if checks.problems:
                 return checks.problems[0]
             if loop.failed is not None:
@@ -191,6 +202,11 @@ class World:
             if loop.steps > STEPS_MAX:
                 return f"no end within {STEPS_MAX} steps"
         return ""
+
+    def _judge_deadline(self, tree: Tree) -> None:
+        problem = self.waits.deadline_problem(tree)
+        if problem:
+            self.checks.problem(problem)
 
     def _judge(self) -> str:
         """What holds when everything has ended: accounts, holds, chain, anchors, and the whole fold."""
@@ -328,7 +344,7 @@ class World:
         def body(kernel: Kernel, process: Process, host: Host) -> None:
             self._stranger.run(kernel, self.loop, every_us, lambda: self._ending)
 
-        process = self._start("stranger", self._host(1), body)
+        process = self._start(STRANGER, self._host(1), body)
         process.at_exit.append(lambda: self._later(self._start_stranger))
 
     def _start_worker(self, number: int) -> None:
@@ -339,8 +355,12 @@ class World:
             plan = None if plan_number < 0 else self._open_plan(kernel, plan_number)
             worker = Worker(self._means(kernel, process, host), jobs=jobs, plan=plan)
             self._workers[number] = (process, worker)
+            holder = Holder(worker=worker.worker, process=process, host=host, slots=jobs, plan=plan or "")
             worker.start()
-            self._serve(number, process, worker, until_idle=plan is not None)
+            self.waits.holders[worker.worker] = holder
+            self._serve(number, holder, worker, until_idle=plan is not None)
+            for problem in self.waits.leaves(holder):
+                self.checks.problem(problem)
             kernel.close()
             process.kill()
 
@@ -358,12 +378,13 @@ class World:
                 return plan.plan
             self.loop.wait(self.loop.now_us + 2 * SECOND_US)
 
-    def _serve(self, number: int, process: Process, worker: Worker, *, until_idle: bool) -> None:
+    def _serve(self, number: int, holder: Holder, worker: Worker, *, until_idle: bool) -> None:
         """The main thread of a worker's process: it waits for a reason to end, and then drains and leaves."""
         while worker.fatal is None and not worker.status().stopping:
             self.loop.wait(self.loop.now_us + SECOND_US)
             if until_idle and worker.is_idle():
                 break
+        holder.drain(self.loop.now_us)
         worker.stop()
         if worker.fatal is not None and not isinstance(worker.fatal, StorageFull):
             self.checks.problem(f"worker {number} ended: {worker.fatal.code}: {worker.fatal.message}")
@@ -411,6 +432,7 @@ class World:
             case "client_crash" if self._clients:
                 list(self._clients.values())[event.target % len(self._clients)].kill()
             case "drain" if worker is not None and process is not None and process.alive:
+                self.waits.drains(worker.worker)
                 self.loop.spawn(process, worker.request_stop, "drain")
             case "freeze" if process is not None and process.alive:
                 process.freeze()
@@ -424,7 +446,7 @@ class World:
             case "worker_hangs" if process is not None and process.alive:
                 tasks = self.loop.tasks_of(process)
                 task = tasks[event.target % len(tasks)]
-                task.stuck = True
+                self.loop.stick(task)
                 self._after(event, lambda: self.loop.unstick(task))
             case "host_restart":
                 host.restart()
