@@ -195,8 +195,8 @@ def test_the_command_line_runs_shrinks_and_replays_an_authors_parts(
     assert command_line.main(["--seeds", "6", "--jobs", "2", *right, "--failures", str(tmp_path)]) == 0
     assert "6 seeds from 0: 0 failed" in capsys.readouterr().out
     wrong = ["--executor", "mistakes:WithLooksAtTheCommandAlone"]
-    assert command_line.main(["--seeds", "1", "--shrink-runs", "20", *wrong, "--failures", str(tmp_path)]) == 1
-    kept = tmp_path / "seed-0.json"
+    assert command_line.main(["--seed", "1", "--shrink-runs", "20", *wrong, "--failures", str(tmp_path)]) == 1
+    kept = tmp_path / "seed-1.json"
     assert "is empty while it runs" in msgspec.json.decode(kept.read_bytes())["problem"]
     capsys.readouterr()
     assert command_line.main(["--replay", str(kept), *wrong]) == 1

@@ -251,9 +251,9 @@ def lost_replay(known: Callable[..., Any]) -> Callable[..., Any]:
 
 PLANTED: dict[str, tuple[type, str, Any, str]] = {
     "a cache is kept after another writer": (Memory, "at", no_rows_forgotten, ""),
-    "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone, "runs beside"),
-    "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", looks_away, "no rest within"),
-    "nobody examines what waits for budget": (Blocked, "movable", none_movable, "no rest within"),
+    "a living holder is proved gone": (Recoverer, "_prove_gone", always_gone, "and it lives"),
+    "nobody looks after backoffs, deadlines and dependents": (Upkeep, "run_once", looks_away, ", for "),
+    "nobody examines what waits for budget": (Blocked, "movable", none_movable, "waits for budget"),
     "a keeper that waits for no deadline": (SimRunning, "confirm", no_confirm, "runs beside"),
     "a command key is not looked up": (Group, "_decide", lost_replay(Group._decide), "predicted operation_collision"),
 }
