@@ -97,7 +97,9 @@ def main() -> int:
         if given.behave == "crash":
             os.abort()  # before the session is written: the turn is paid and, for the agent, forgotten
         session["turn"] = number
-        given.session.write_text(json.dumps(session))
+        fresh = given.session.with_suffix(".new")
+        fresh.write_text(json.dumps(session))
+        fresh.replace(given.session)
         say("session", path=str(given.session), turn=number)
     say("done", text="Everything works, all tests pass.")
     return 0

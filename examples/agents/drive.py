@@ -73,18 +73,21 @@ def main() -> int:
         print(line, end="", flush=True)
         event = json.loads(line)
         if event["type"] == "response":
-            over = over or charge(event)["over"]
+            over |= charge(event)["over"]
             fencepost("heartbeat", "--note", event["text"])
         elif event["type"] == "session":
             keep(target)
-            if over:
-                # It has spent more than was set aside for it. Nothing more is spent until a person has decided.
-                agent.kill()
-                agent.wait()
-                prompt = f"{target} is half done and over its budget ({', '.join(over)}). Go on?"
-                fencepost("yield", "--question", "go-on", "--prompt", prompt)
-                return 0
+        if over:
+            # It has spent more than was set aside for it. What it has said until now is still read, and paid.
+            agent.kill()
     code = agent.wait()
+    if over:
+        # Nothing more is spent until a person has decided.
+        if SESSION.exists():
+            keep(target)
+        prompt = f"{target} is half done and over its budget ({', '.join(over)}). Go on?"
+        fencepost("yield", "--question", "go-on", "--prompt", prompt)
+        return 0
     if code == LIMITED:
         print("the provider's rate limit: the order's backoff decides when it goes on", file=sys.stderr)
     if code:
