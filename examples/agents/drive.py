@@ -23,6 +23,7 @@ from typing import Any
 
 SESSION = Path("session.json")
 LIMITED = 75  # the agent's own exit code for a rate limit
+NOTHING_KEPT = 3
 
 
 def fencepost(*words: str, data: bytes | None = None) -> dict[str, Any]:
@@ -35,9 +36,11 @@ def fencepost(*words: str, data: bytes | None = None) -> dict[str, Any]:
 
 def resumed(target: Path) -> bool:
     """Put back what an earlier attempt of this order has kept."""
-    found = subprocess.run(["fencepost", "attempt", "resume", "--to", "kept.json"], stdout=subprocess.DEVNULL, check=False)
-    if found.returncode:
+    found = subprocess.run(["fencepost", "attempt", "resume", "--to", "kept.json"], capture_output=True, check=False)
+    if found.returncode == NOTHING_KEPT:
         return False
+    if found.returncode:
+        sys.exit(found.stderr.decode())
     kept = json.loads(Path("kept.json").read_text())
     SESSION.write_text(kept["session"])
     target.write_bytes(base64.b64decode(kept["target"]))

@@ -224,13 +224,13 @@ _WAITS = (
     _wait(
         "waiting_for_answer",
         "It asks a question that a person has to answer.",
-        "fencepost order show NAME has the question; fencepost order answer NAME VALUE answers it",
+        "fencepost order answer NAME VALUE",
         EXIT_PERSON,
     ),
     _wait(
         "waiting_for_answer_or_time",
         "It asks a question, and goes on by itself when the time that it gave is over.",
-        "fencepost order answer NAME VALUE, or wait",
+        "fencepost order answer NAME VALUE, or wait until it goes on",
     ),
     _wait(
         "waiting_for_children",

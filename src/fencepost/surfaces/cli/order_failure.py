@@ -43,6 +43,14 @@ def failure_lines(look: Look, order: OrderState) -> list[str]:
     return lines[:LINES_MAX]
 
 
+def wait_lines(order: OrderState) -> list[str]:
+    """What a waiting order asks; nothing for one that asks nothing."""
+    wait = order.wait
+    if wait is None or not wait.question:
+        return []
+    return [f"asks {wait.question}: {one_line(wait.prompt)}" if wait.prompt else f"asks {wait.question}"]
+
+
 def _missing(order: OrderState, facts: ResultFacts) -> list[str]:
     paths = [artifact.path for artifact in facts.artifacts]
     lines = [

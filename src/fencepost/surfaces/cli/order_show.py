@@ -18,7 +18,7 @@ from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import account_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
 from fencepost.surfaces.cli.living import GONE
-from fencepost.surfaces.cli.order_failure import failure_lines
+from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
 from fencepost.surfaces.cli.words import amount, amounts, count, dimension_label, fields, instant, one_line, state_text
 
 _PARAMS_SHOWN_MAX = 1_000
@@ -205,8 +205,7 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
     """What it asks or waits for, what it was told, and the orders that it submitted itself."""
     rows: list[tuple[str, str]] = []
     wait = order.wait
-    if wait is not None and wait.question:
-        rows.append(("asks", f"{wait.question}: {one_line(wait.prompt)}" if wait.prompt else wait.question))
+    rows += [("asks", line.removeprefix("asks ")) for line in wait_lines(order)]
     if wait is not None and wait.until_us:
         rows.append(("waits", f"until {instant(wait.until_us)}"))
     for question, seq in sorted(order.answers.items()):

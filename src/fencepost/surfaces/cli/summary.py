@@ -15,7 +15,7 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.order_failure import failure_lines
+from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
 from fencepost.surfaces.cli.order_why import budget_lines, budget_of
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import here, plan_step
@@ -170,7 +170,7 @@ def _helps(
         return tuple(lines), found.get("next") or f"fencepost order why {name}"
     ordinal = attempt.ordinal if attempt is not None else None
     step = named_step(plan_step(look, order.plan, row.next_step), name, ordinal)
-    return tuple(failure_lines(look, order)), step
+    return (*wait_lines(order), *failure_lines(look, order)), step
 
 
 def _proofs(finding: Finding, facts: ResultFacts) -> tuple[list[str], str]:
