@@ -29,6 +29,7 @@ from fencepost.surfaces.cli.words import (
     dimension_label,
     duration,
     named_step,
+    one_line,
     wrapped,
 )
 
@@ -161,6 +162,9 @@ def _helps(
     """
     if order.state == "applied":
         return (), ""
+    if order.wait is not None and order.wait.question:
+        asked = f"asks: {order.wait.prompt or order.wait.question}"
+        return (one_line(asked),), f"fencepost order answer {name} VALUE"
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
         return (), f"fencepost order why {name}"

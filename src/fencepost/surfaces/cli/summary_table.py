@@ -15,6 +15,7 @@ from fencepost.surfaces.cli.view.signs import Marks
 
 TIME_CELLS = 8  # of the longest time, so that columns stand where they stood the last time
 NAME_MOST = 24  # cells of a name before it takes a line of its own
+COST_MOST = 16  # cells of a cost; of several the first, which is money, has the column
 LAST_LEAST = 20  # cells for proof or reason beside its order; with less it stands below
 _HEADINGS = ("ORDER", "STATE", "TRIES", "TIME", "COST", "PROOF, OR WHY NOT")
 
@@ -40,7 +41,7 @@ def table_lines(entries: Sequence[Entry], *, width: int, marks: Marks | None) ->
         max((len(entry.state) for entry in entries), default=0),
         max((len(entry.tries) for entry in entries), default=0),
         TIME_CELLS,
-        max((width_of(entry.cost) for entry in entries), default=0),
+        min(max((width_of(_first(entry.cost)) for entry in entries), default=0), COST_MOST),
     ]
     cells = [max(size, len(heading)) if size else 0 for size, heading in zip(cells, _HEADINGS, strict=False)]
     before = lead + sum(size + 2 for size in cells if size)
@@ -75,10 +76,12 @@ def _entry(entry: Entry, cells: Sequence[int], lead: int, last: int, width: int,
     for text, size, right in (
         (entry.tries, cells[2], True),
         (entry.time, cells[3], True),
-        (entry.cost, cells[4], False),
+        (_first(entry.cost), cells[4], False),
     ):
         row += [Span("  "), Span(pad(text, size, right=right))] if size else []
     below = list(entry.below)
+    if _first(entry.cost) != entry.cost:
+        below.insert(0, f"cost {entry.cost}")
     told: list[str] = []
     if last >= LAST_LEAST:
         told = folded(clean(entry.told), last)
@@ -90,5 +93,18 @@ def _entry(entry: Entry, cells: Sequence[int], lead: int, last: int, width: int,
     inner = " " * (lead + 2)
     for text in below:
         lines += [(Span(f"{inner}{line}"),) for line in folded(clean(text), width - len(inner))]
-    lines += [(Span(f"{inner}{clean(text)}"),) for text in entry.copied]
+    for text in entry.copied:
+        lines += [(Span(f"{inner}{line}"),) for line in _unbroken(clean(text), width - len(inner))]
     return lines
+
+
+def _first(cost: str) -> str:
+    return cost.split(", ", 1)[0]
+
+
+def _unbroken(text: str, cells: int) -> list[str]:
+    """Text whose commands stay whole: where it is too long it is broken behind a semicolon, and nowhere else."""
+    if width_of(text) <= cells or "; " not in text:
+        return [text]
+    first, *rest = text.split("; ")
+    return [f"{first};", *(f"  {part}{';' if number < len(rest) - 1 else ''}" for number, part in enumerate(rest))]

@@ -298,7 +298,7 @@ def _row(row: Row, detail: Detail, step: str, columns: _Columns, now_us: int, ma
 def _reason(row: Row, detail: Detail, cells: int, cost: str = "") -> str:
     """Why it is where it is, or what runs in it, in so many cells; `cost` where it has no column of its own."""
     if row.rank == RUNNING:
-        return cut(clean(", ".join(text for text in (cost, detail.note or detail.why) if text)), cells)
+        return cut(clean("; ".join(text for text in (detail.note or detail.why, cost) if text)), cells)
     if row.rank == DONE and cost:
         return cut(clean(cost), cells)
     if detail.names:
