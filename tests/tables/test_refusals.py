@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fencepost.core import commands as c
 from fencepost.core import decide
 from fencepost.core.limits import DAY_US, Limits
+from fencepost.core.planfile.bounds import CURRENCIES_MAX
 from fencepost.core.reasons import REASONS
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.authority import AuthorityDecision
@@ -311,6 +312,16 @@ def a_ring_of_three() -> str:
     decided = world.do(plan_of(draft("a", "b"), draft("b", "c"), draft("c", "a")))
     assert decided.refusal is not None and all(name in decided.refusal.message for name in "abc")
     return decided.refusal.code
+
+
+@case("too_large")
+def ceilings_in_more_currencies_than_anybody_has() -> str:
+    codes = [f"A{chr(65 + first)}{chr(65 + second)}" for first in range(26) for second in range(26)]
+    money = {f"money_micros:{code}": 1 for code in codes[: CURRENCIES_MAX + 1]}
+    amounts = {"attempts": 3, "time_us": 60 * SECOND, "calls": 1, "tokens_input": 1, "tokens_output": 1}
+    most = dict(list(money.items())[:-1])
+    assert submit(draft("a", may_fail=True), ceilings={**amounts, **most}) == ""
+    return submit(draft("a"), ceilings={**amounts, **money})
 
 
 @case("impossible_budget")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fencepost.core.amounts import foreign_currency, is_dimension
+from fencepost.core.amounts import DIMENSIONS, foreign_currency, is_dimension
 from fencepost.core.commands import OrderDraft
 from fencepost.core.decide.specs import WORK_KINDS
 from fencepost.core.limits import Limits
+from fencepost.core.planfile.bounds import CURRENCIES_MAX
 from fencepost.core.planfile.patterns import Pattern, compile_pattern, covers
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.common import RETRYABLE
@@ -31,6 +32,13 @@ def ceilings_refusal(ceilings: Mapping[str, int], field: str) -> Refusal | None:
     wrong = [dimension for dimension in sorted(ceilings) if not is_dimension(dimension)]
     if wrong:
         return out_of_range(field, f"the dimension {wrong[0]!r}", "a registered one")
+    if len(ceilings) > len(DIMENSIONS) + CURRENCIES_MAX:
+        # A plan's ceilings stand in the holds of all of its orders: one command would make records without end.
+        return Refusal(
+            code="too_large",
+            field=field,
+            detail={"subject": "the currencies of a budget", "bound": str(CURRENCIES_MAX)},
+        )
     if ceilings.get("attempts", 1) < 1:
         return out_of_range(field, "attempts", "at least 1")
     return None
