@@ -83,6 +83,8 @@ def test_names_come_from_the_store(repo: Repo) -> None:
     assert words(repo, "order", "list", "--plan=n") == ["--plan=nightly"]
     assert words(repo, "order", "list", "--state", "rea") == ["ready"]
     assert words(repo, "order", "log", "--attempt", "1", "bu") == ["build"]
+    assert words(repo, "order", "answer", "--question", "first", "te") == ["test-fast", "test-slow"]
+    assert words(repo, "order", "answer", "build", "") == []
     assert words(repo, "budget", "show", "s") == ["scope"]
     assert words(repo, "--scope", "none", "order", "why", "") == []
     assert words(repo, "--home", str(repo.folder / ".fencepost"), "plan", "show", "o") == ["other"]
@@ -104,6 +106,7 @@ def test_it_is_silent_where_anything_is_wrong(repo: Repo, tmp_path: Path) -> Non
     empty.document("init")
     (empty.folder / ".fencepost" / "store.db").write_bytes(b"no database" * 100)
     assert words(empty, "order", "why", "") == []
+    assert words(empty, "budget", "show", "") == ["scope"]
     empty.write("fencepost.toml", "scoop = 1\n")
     assert words(empty, "order", "why", "") == []
 
