@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 from fencepost.core.commands import AnswerOrder, CancelOrder
 from fencepost.core.records.attempt import AttemptEvent
+from fencepost.core.records.plan import Acceptance
 from fencepost.ports.errors import StorageUnavailable
 from fencepost.sdk import wire
 from fencepost.sdk.client import Attempt
@@ -156,6 +158,30 @@ def test_x10_a_token_stands_nowhere_but_in_its_program(world: World, speaker: Sp
     assert holding == []
 
 
+def test_x10_a_token_that_a_program_prints_is_not_kept_with_its_log(world: World) -> None:
+    plan = world.submit(draft("a", "sh", "-c", "echo before; env; env >&2; echo after"))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    facts = world.facts(plan, "a")
+    for log in (facts.stdout, facts.stderr):
+        assert log is not None
+        lines = world.app.artifacts.read(log.digest, 1_000_000).splitlines()
+        assert b"FENCEPOST_TOKEN=" + b"*" * 64 in lines
+    assert lines and world.app.artifacts.read(facts.stdout.digest, 1_000_000).splitlines()[-1] == b"after"
+
+
+def test_x10_a_verifier_has_nobody_to_speak_to(world: World) -> None:
+    check = "! env | grep -E '^FENCEPOST_(SOCKET|TOKEN|CHECKPOINT)='"
+    plan = world.submit(
+        draft("a", "sh", "-c", f"! {{ {check}; }}", accept=Acceptance(verify=("sh", "-c", check))),
+        draft("b", "true", accept=Acceptance(verify=("fencepost", "attempt", "status"))),
+    )
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    assert world.order(plan, "a").state == "applied"
+    assert world.order(plan, "b").state == "failed"
+
+
 def test_w5_the_token_is_not_kept_by_the_worker_either(world: World, speaker: Speaker) -> None:
     _, attempt = begin(world, speaker)
     attempt.hello()
@@ -230,6 +256,137 @@ def test_w5_a_drain_is_told_with_whatever_the_program_says_next(world: World) ->
     world.workers[0].stop()
     assert world.order(plan, "a").checkpoint_number == 1
     speaker.close()
+
+
+def test_w5_a_start_that_could_not_be_told_is_told_before_the_wait(world: World, speaker: Speaker) -> None:
+    """A wait needs an attempt that has been told to run."""
+    plan = world.submit(speaker.draft())
+    world.trouble.before_append = _refusing_starts(world)
+    world.worker(jobs=1)
+    attempt = speaker.next()
+    time.sleep(0.3)
+    assert speaker.state().state == "leased"
+    world.trouble.before_append = None
+    attempt.ask("yield", after="1d")
+    speaker.end()
+    assert world.until_state(plan, "a", "waiting", "failed").state == "waiting"
+    assert [each.state for each in world.attempts(plan, "a")] == ["yielded"]
+
+
+def _refusing_starts(world: World) -> Callable[[], None]:
+    """A store that fails as soon as a program runs."""
+
+    def hook() -> None:
+        if world.processes():
+            raise StorageUnavailable("simulated: the store is away")
+
+    return hook
+
+
+# A crowd at the door
+
+
+@pytest.mark.slow
+def test_x10_a_program_that_floods_its_worker_holds_nobody_up(world: World) -> None:
+    """Connections by the thousand, garbage, half lines, payloads that never come, replies that nobody reads."""
+    flood = """
+import json, os, socket, threading, time
+path, token = os.environ["FENCEPOST_SOCKET"], os.environ["FENCEPOST_TOKEN"]
+until = time.monotonic() + 6
+lines = [
+    b"", b"x", b"{" * 70_000, b"\\xff\\n" * 100, b"null\\n",
+    json.dumps({"v": 1, "token": token, "op": "checkpoint", "bytes": 16_000_000}).encode() + b"\\n" + b"x" * 100,
+    json.dumps({"v": 1, "token": token, "op": "hello"}).encode() + b"\\n",
+    json.dumps({"v": 1, "token": "0" * 64, "op": "hello"}).encode() + b"\\n",
+    (json.dumps({"v": 1, "token": token, "op": "heartbeat"}).encode() + b"\\n") * 500,
+]
+count = 0
+def pour(number):
+    global count
+    kept = []
+    while time.monotonic() < until:
+        try:
+            link = socket.socket(socket.AF_UNIX)
+            link.settimeout(1)
+            link.connect(path)
+            link.sendall(lines[count % len(lines)])
+            kept.append(link)
+        except OSError:
+            pass
+        count += 1
+        if len(kept) > 60:
+            for link in kept: link.close()
+            kept.clear()
+threads = [threading.Thread(target=pour, args=(n,)) for n in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(count)
+"""
+    speaker = Speaker(world, "b")
+    plan = world.submit(draft("a", sys.executable, "-S", "-c", flood), speaker.draft())
+    world.worker(jobs=2)
+    attempt = speaker.next()
+    slowest = 0.0
+    for number in range(30):
+        began = time.monotonic()
+        attempt.heartbeat(f"{number}")
+        attempt.checkpoint(f"{number}".encode(), builds_on=number)
+        slowest = max(slowest, time.monotonic() - began)
+        time.sleep(0.1)
+    assert slowest < 5
+    speaker.end()
+    world.until_ended(plan)
+    assert {task: order.state for task, order in world.orders(plan).items()} == {"a": "applied", "b": "applied"}
+    assert world.order(plan, "b").checkpoint_number == 30
+    assert len(world.attempts(plan, "a")) == len(world.attempts(plan, "b")) == 1
+    log = world.facts(plan, "a").stdout
+    assert log is not None and int(world.app.artifacts.read(log.digest, 100)) > 200
+    speaker.close()
+    world.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_w5_whatever_is_said_twice_or_answered_never_happens_once(world: World, speaker: Speaker, seed: int) -> None:
+    """Random requests, said again at random, over a store that loses answers: the journal has each of them once."""
+    chance = random.Random(seed)
+    plan, attempt = begin(world, speaker)
+    charged: dict[str, int] = {}
+    saved: list[bytes] = []
+    kept: set[bytes] = set()
+    for step in range(40):
+        if chance.random() < 0.2:
+            world.trouble.after_commit = raising(StorageUnavailable("the answer is lost"))
+        times = chance.choice((1, 1, 2, 3))
+        match chance.choice(("charge", "checkpoint", "artifact", "old")):
+            case "charge":
+                receipt = f"r{chance.randrange(12)}"
+                amount = charged.setdefault(receipt, chance.randrange(1, 9))
+                for _ in range(times):
+                    attempt.charge(receipt=receipt, calls=amount)
+            case "checkpoint":
+                data = f"{step}".encode()
+                for _ in range(times):
+                    assert attempt.checkpoint(data, builds_on=len(saved))["number"] == len(saved) + 1
+                saved.append(data)
+            case "artifact":
+                data = f"file {step % 9}".encode()
+                (speaker.workspace / "file.txt").write_bytes(data)
+                for _ in range(times):
+                    attempt.artifact("file.txt")
+                kept.add(data)
+            case "old" if len(saved) > 1:
+                number = chance.randrange(len(saved) - 1)
+                again = attempt.checkpoint(saved[number], builds_on=number)
+                assert (again["number"], again["duplicate"]) == (number + 1, True)
+        world.trouble.after_commit = None
+    order = world.order(plan, "a")
+    assert order.account.charged.get("calls", 0) == sum(charged.values())
+    assert order.checkpoint_number == len(saved)
+    assert attempt.resume() == (saved[-1] if saved else None)
+    assert speaker.state().artifacts == len(kept)
+    speaker.end()
+    world.until_ended(plan)
+    world.check()
 
 
 # Heartbeats

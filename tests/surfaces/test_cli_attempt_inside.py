@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +14,20 @@ from typing import Any
 import pytest
 
 from fencepost.core.commands import AnswerOrder
-from fencepost.surfaces.cli import inside
+from fencepost.surfaces.cli import attempt_inside, frame, inside
+from fencepost.surfaces.cli.command_pages import PAGES
+from fencepost.surfaces.cli.command_tree import Command, Parameter, read_noun
 from tests.services.speaker import Speaker
 from tests.services.world import World, opened_world
 
+NEEDS = {
+    "checkpoint": ["-"],
+    "charge": ["--receipt", "r", "--calls", "1"],
+    "artifact": ["x"],
+    "answer": ["x"],
+    "child": ["-"],
+    "output": ["x", "y"],
+}
 CLI = [sys.executable, "-m", "fencepost", "attempt"]
 
 
@@ -71,7 +83,8 @@ def test_w5_each_command_prints_its_receipt(at: Inside) -> None:
     assert at.error("resume", code=3)["code"] == "no_checkpoint"
     assert at.receipt("checkpoint", "a.txt")["number"] == 1
     assert at.receipt("checkpoint", "-", "--builds-on", "1", stdin=b"from stdin")["number"] == 2
-    assert at.error("checkpoint", "a.txt", "--builds-on", "0", code=5)["code"] == "checkpoint_moved"
+    assert at.receipt("checkpoint", "a.txt", "--builds-on", "0")["duplicate"] is True
+    assert at.error("checkpoint", "-", "--builds-on", "0", code=5, stdin=b"else")["code"] == "checkpoint_moved"
     assert at.call("resume").stdout == b"from stdin"
     receipt = at.receipt("resume", "--to", "b.txt")
     assert (receipt["number"], receipt["size"], receipt["to"]) == (2, 10, "b.txt")
@@ -168,16 +181,8 @@ def test_w5_what_is_wrong_is_said_in_one_form(
 
 @pytest.mark.parametrize("verb", inside.VERBS)
 def test_outside_of_an_attempt_each_command_says_so(verb: str, tmp_path: Path) -> None:
-    needs = {
-        "checkpoint": ["-"],
-        "charge": ["--receipt", "r", "--calls", "1"],
-        "artifact": ["x"],
-        "answer": ["x"],
-        "child": ["-"],
-        "output": ["x", "y"],
-    }
     done = subprocess.run(
-        [*CLI, verb, *needs.get(verb, [])],
+        [*CLI, verb, *NEEDS.get(verb, [])],
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin"},
         input=b'name = "a"\n',
@@ -190,12 +195,11 @@ def test_outside_of_an_attempt_each_command_says_so(verb: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("verb", inside.VERBS)
-def test_each_command_explains_itself_without_the_kernel(verb: str) -> None:
+def test_each_command_is_said_without_loading_the_kernel(verb: str) -> None:
     script = (
         "import sys, fencepost.__main__ as entry\n"
-        f"sys.argv = ['fencepost', 'attempt', {verb!r}, '--help']\n"
-        "try:\n    entry.main()\n"
-        "except SystemExit:\n    pass\n"
+        f"sys.argv = ['fencepost', 'attempt', {verb!r}, *{NEEDS.get(verb, [])!r}]\n"
+        "assert entry.main() == 2\n"
         "roots = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)\n"
         "kernel = [name for name in sys.modules if name.startswith(('fencepost.core', 'fencepost.kernel'))]\n"
         "print(sorted(roots), kernel, file=sys.stderr)\n"
@@ -203,13 +207,15 @@ def test_each_command_explains_itself_without_the_kernel(verb: str) -> None:
     source = str(Path(inside.__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {source!r})\n{script}"],
+        env={"PATH": "/usr/bin:/bin"},
+        input='name = "a"',
         capture_output=True,
         text=True,
         timeout=30,
         check=True,
     )
-    assert done.stdout.startswith(f"usage: fencepost attempt {verb}")
-    assert done.stderr.strip() == "['__main__', 'fencepost'] []"
+    assert "error [no_attempt]" in done.stderr
+    assert done.stderr.splitlines()[-1] == "['__main__', 'fencepost'] []"
 
 
 def test_global_options_may_stand_before_the_noun(tmp_path: Path) -> None:
@@ -223,3 +229,60 @@ def test_global_options_may_stand_before_the_noun(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert json.loads(done.stderr)["error"]["code"] == "no_attempt"
+
+
+LINES = [
+    example.line
+    for name, page in sorted(PAGES.items())
+    for example in page.examples
+    if name.startswith("attempt ") and name.split()[1] in inside.VERBS
+]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LINES,
+        "fencepost attempt heartbeat",
+        "fencepost attempt heartbeat --note=-x",
+        "fencepost attempt checkpoint a --kind steps/1 --builds-on 0",
+        "fencepost attempt resume --kind steps/1",
+        "fencepost attempt charge --receipt r --provider p --tokens-input 1 --tokens-output 2 --money A:1 --money B:2",
+        "fencepost attempt yield --cancel",
+        "fencepost attempt yield --question q --prompt p --child a --child b --after 1s",
+        "fencepost attempt answer q",
+        "fencepost attempt output c p --to f",
+        "fencepost attempt status --json",
+    ],
+)
+def test_both_ways_of_reading_a_command_read_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[str, dict[str, Any], bool]] = []
+
+    def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
+        read.append((verb, {name: value for name, value in vars(options).items() if name != "verb"}, as_json))
+        return 0
+
+    monkeypatch.setattr(inside, "perform", perform)
+    monkeypatch.setattr(attempt_inside, "perform", perform)
+    words = shlex.split(line)[1:]
+    assert inside.is_meant(words[1:])
+    assert inside.run(words[1:]) == 0
+    assert frame.run(words) == 0
+    assert len(read) == 2 and read[0] == read[1]
+
+
+@pytest.mark.parametrize("verb", inside.VERBS)
+def test_both_ways_of_reading_a_command_know_the_same_options(verb: str) -> None:
+    command = next(one for one in read_noun("attempt").commands if one.words[1] == verb)
+    parser = inside._parser()._subparsers._group_actions[0].choices[verb]
+    quick = {action.option_strings[0] if action.option_strings else action.dest for action in parser._actions}
+    assert quick == {one.name if one.name.startswith("-") else one.name.lower() for one in _own(command)}
+
+
+def _own(command: Command) -> list[Parameter]:
+    return [*command.arguments, *command.options]
+
+
+def test_shared_options_take_the_longer_way(at: Inside) -> None:
+    done = at.call("heartbeat", "--note", "x", "--home", "/nowhere")
+    assert done.returncode == 0 and json.loads(done.stdout)["recorded"] is True

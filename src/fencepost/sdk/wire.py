@@ -95,9 +95,11 @@ class Connection:
         try:
             line = encode(request)
         except UnicodeEncodeError:
-            raise Refused("lone_surrogate", "a text holds half of a character", None, "", EXIT_USAGE) from None
+            step = "write whole characters"
+            raise Refused("lone_surrogate", "a text holds half of a character", None, step, EXIT_USAGE) from None
         except (TypeError, ValueError) as error:
-            raise Refused("bad_value", f"this cannot be said in JSON: {error}", None, "", EXIT_USAGE) from None
+            step = "write text, whole numbers, lists and tables"
+            raise Refused("bad_value", f"this cannot be said in JSON: {error}", None, step, EXIT_USAGE) from None
         if len(line) > LINE_BYTES_MAX:
             message = f"the request has {len(line)} bytes, at most {LINE_BYTES_MAX} are taken"
             raise Refused("too_large", message, None, "make it smaller", EXIT_USAGE)

@@ -77,6 +77,7 @@ class Run:
     events: tuple[AppendEvent, ...] = ()
     wish: WaitDraft | None = None
     facts: ResultFacts | None = None
+    token: str = ""
 
 
 class Attempts:
@@ -213,7 +214,9 @@ class Attempts:
         # A callable that heard of it may end before it is ordered to.
         heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
         if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not heeded:
-            run.facts = facts_of(self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told)
+            run.facts = facts_of(
+                self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told, token=run.token
+            )
 
     def _left_of(self, earlier: Sequence[AttemptState]) -> str:
         """End what earlier attempts of the order may have left on this host; the first that cannot be, "" for none.
@@ -247,9 +250,9 @@ class Attempts:
     def _execute(self, lease: Lease, task: Task, space: Workspace, run: Run) -> Ended:
         """Run the command to its end, at a desk where it may speak. What has not been told yet is told with the
         report."""
-        desk, token = self._sink.open(lease, task.spec, task.inputs, space)
+        desk, run.token = self._sink.open(lease, task.spec, task.inputs, space)
         try:
-            ended = self._run(lease, task, self._job(lease, task, space, token), run)
+            ended = self._run(lease, task, self._job(lease, task, space, run.token), run)
         finally:
             note = self._sink.close(desk)
             run.events += () if note is None else (note,)
@@ -272,7 +275,8 @@ class Attempts:
         if ended is not None:
             run.events = (started,)
             return self._contained(lease, ended)
-        self._say(started)
+        if not self._say(started):
+            run.events = (started,)
         ended = running.wait(None)
         if ended is None:
             raise RuntimeError(f"{lease.attempt} was waited for without limit and has no end")
@@ -309,12 +313,15 @@ class Attempts:
             repository=task.repository,
         )
 
-    def _say(self, event: AppendEvent) -> None:
-        """Say that it runs. Evidence only, so that a store that fails just now costs the attempt nothing."""
+    def _say(self, event: AppendEvent) -> bool:
+        """Say that it runs; whether that was taken. Evidence only, so that a store that fails just now costs nothing:
+        it is said again at the end."""
         try:
             self._means.issue("executor", event)
         except StorageError:
             self._leases.failures += 1
+            return False
+        return True
 
     def _stopped(self, lease: Lease, task: Task, ended: Ended | None) -> None:
         """Tell of an attempt that its own side stopped; None for one whose command never started."""

@@ -21,14 +21,19 @@ SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked 
 PROBLEMS_SHOWN_MAX = 5
 
 
-def log_ref(means: Means, path: Path, classification: Classification) -> tuple[LogRef | None, str]:
-    """Keep one stream of output as an artifact; None when there is none. The text says why one cannot be read."""
+def log_ref(means: Means, path: Path, classification: Classification, token: str = "") -> tuple[LogRef | None, str]:
+    """Keep one stream of output as an artifact; None when there is none. The text says why one cannot be read.
+
+    The attempt's `token` is not kept, where its program has printed it.
+    """
     try:
         total, kept = means.read_log(path)
     except LogUnreadable as error:
         return None, f"{path.name} was not kept: {error.message}"
     if not total:
         return None, ""
+    if token:
+        kept = kept.replace(token.encode(), b"*" * len(token))
     stored = means.artifacts.put_bytes(kept, classification=classification)
     return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept)), ""
 
@@ -99,10 +104,12 @@ def facts_of(
     space: Workspace,
     ended: Ended,
     told: Outcome | None = None,
+    *,
+    token: str = "",
 ) -> ResultFacts:
     """Collect what a command left, whatever its exit code, and say what happened. Claims nothing.
 
-    `told` is what a callable's own process said came of it.
+    `told` is what a callable's own process said came of it, `token` what its logs are not to hold.
     """
     classification = spec.classification
     collected = means.workspaces.collect(
@@ -112,8 +119,8 @@ def facts_of(
     if not failure and told is not None:
         failure, code, message = _missing(told.files, collected.outputs)
     validation = () if failure else schema_receipts(means, spec.accept, collected.outputs)
-    stdout, unread = log_ref(means, space.logs / "stdout", classification)
-    stderr, unread_too = log_ref(means, space.logs / "stderr", classification)
+    stdout, unread = log_ref(means, space.logs / "stdout", classification, token)
+    stderr, unread_too = log_ref(means, space.logs / "stderr", classification, token)
     message = "; ".join(part for part in (message, unread, unread_too) if part)
     reading = means.reading()
     return ResultFacts(
