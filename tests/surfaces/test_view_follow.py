@@ -19,8 +19,10 @@ from fencepost.surfaces.cli.graph_model import read_graph
 from fencepost.surfaces.cli.view.cells import text_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
 from fencepost.surfaces.cli.view.follow import Follower
+from fencepost.surfaces.cli.view.live import LiveView
 from fencepost.surfaces.cli.view.logs import last_log_line
 from fencepost.surfaces.cli.view.reasons import Reasons
+from tests.surfaces.board import Board
 from tests.surfaces.cli_world import World, draft, main_orders, needs, sh, wait_for
 
 PLACE = Place(80, 24)
@@ -189,6 +191,47 @@ def test_the_last_line_of_a_running_log_is_cleaned(tmp_path: Path) -> None:
         ).required()
         gone = last_log_line(app, "attempt_" + "0" * 32)
     assert gone == "", "what has no folder says nothing"
+
+
+def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_more_often(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    plan = world.submit("main", [draft("a"), draft("b"), draft("c")])
+    now = 100.0
+    board = Board(60, 20)
+    with world.open() as app:
+        with app.kernel.reader.look() as look:
+            follower = Follower(look, plan=plan)
+        view = LiveView(app, board.out, follower, hint="", monotonic=lambda: now).open()
+        drawn: list[float] = []
+        draw_lines = view.terminal.draw
+        view.terminal.draw = lambda lines, **options: (drawn.append(now), draw_lines(lines, **options))  # type: ignore[method-assign,assignment,func-returns-value]  # counts
+        view.tick()
+        now = 100.2
+        view.tick()
+        assert drawn == [100.0], "nothing has changed"
+        for number, at in enumerate((100.3, 100.35, 100.4)):
+            order = follower.current()[number]
+            app.kernel.write(app.kernel.request("human", CancelOrder(order=order.order, note=""))).required()
+            with app.kernel.reader.look() as look:
+                view.tell(look)
+            now = at
+            view.tick()
+        assert drawn == [100.0, 100.3], "changes that come at once are drawn together"
+        now = 100.43
+        view.tick()
+        assert drawn == [100.0, 100.3, 100.43]
+        now = 101.1
+        view.tick()
+        assert drawn[3:] == [101.1], "a second has passed, so that times have moved on"
+        board.resize(50, 18)
+        now = 101.3
+        view.tick()
+        assert drawn[4:] == [101.3], "another size is drawn at once"
+        assert all(len(line) < 50 for line in board.pump())
+        view.keep()
+        view.close()
+        assert sum("cancelled" in line for line in board.pump()) == 4, "the last picture stays"
+    board.close()
 
 
 @pytest.mark.nightly

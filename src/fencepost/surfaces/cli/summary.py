@@ -20,7 +20,7 @@ from fencepost.surfaces.cli.order_why import budget_lines, budget_of
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import here, plan_step
 from fencepost.surfaces.cli.view.cells import Line, Span, painted
-from fencepost.surfaces.cli.view.signs import Marks
+from fencepost.surfaces.cli.view.signs import Marks, rank_of
 from fencepost.surfaces.cli.words import (
     amount,
     columns,
@@ -33,7 +33,7 @@ from fencepost.surfaces.cli.words import (
     wrapped,
 )
 
-ORDERS_SHOWN_MAX = 100  # on a terminal
+ORDERS_SHOWN_MAX = 60  # on a terminal
 FILES_SHOWN_MAX = 8
 BUDGETS_SHOWN_MAX = 5  # what lacks in a budget is looked up for so many orders
 DIGEST_CHARACTERS = 23  # "sha256:" and sixteen digits: enough to compare by eye; documents have all of it
@@ -106,12 +106,11 @@ def print_report(found: Report, out: TextIO, *, colour: bool, marks: Marks | Non
 
 
 def _shown(findings: Sequence[Finding]) -> list[Finding]:
-    """At most ORDERS_SHOWN_MAX: those that were not applied first, all in the plan's order."""
+    """At most ORDERS_SHOWN_MAX, in the plan's order: what needs a person or failed before what only waits."""
     if len(findings) <= ORDERS_SHOWN_MAX:
         return list(findings)
-    lost = [finding for finding in findings if finding.order.state != "applied"]
-    rest = [finding for finding in findings if finding.order.state == "applied"]
-    chosen = {finding.order.order for finding in [*lost, *rest][:ORDERS_SHOWN_MAX]}
+    pressing = sorted(findings, key=lambda finding: rank_of(finding.order.state))
+    chosen = {finding.order.order for finding in pressing[:ORDERS_SHOWN_MAX]}
     return [finding for finding in findings if finding.order.order in chosen]
 
 
