@@ -16,6 +16,7 @@ from fencepost.services.attempt import Attempts
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
+from fencepost.services.sink import Sink
 from fencepost.surfaces.cli import graph_layout, graph_svg
 from fencepost.surfaces.cli.graph_model import Graph, Need, Node, layers_of
 from tests.surfaces.cli_world import Cli, World, draft, needs
@@ -84,9 +85,8 @@ def run_all_but(world: World, plan: str, left: str) -> None:
             worker=worker.worker, host=reading.source, boot_id=reading.boot_id, pid=1, executors=("command/1",)
         )
         app.kernel.write(app.kernel.request("dispatcher", enrol)).required()
-        attempts = Attempts(
-            means, worker.worker, leases, Finisher(means, worker.worker), Cleaner(means, lambda error: None)
-        )
+        finisher, cleaner = Finisher(means, worker.worker), Cleaner(means, lambda error: None)
+        attempts = Attempts(means, worker.worker, leases, finisher, cleaner, Sink(means))
         while True:
             with app.kernel.reader.look() as look:
                 free = [order for order in look.orders(plan) if order.state == "ready" and order.task != left]
