@@ -90,6 +90,16 @@ def test_names_come_from_the_store(repo: Repo) -> None:
     assert words(repo, "--home", str(repo.folder / ".fencepost"), "plan", "show", "o") == ["other"]
 
 
+def test_names_of_a_large_plan_are_found_behind_its_first_thousand(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    orders = "".join(
+        f'[[work]]\nname = "o{number}"\nrun = ["true"]\ninputs = ["readme.txt"]\n' for number in range(1_500)
+    )
+    repo.write("large.toml", f"[budget]\nattempts = 4000\n{orders}")
+    repo.document("plan", "submit", "large.toml")
+    assert words(repo, "order", "why", "o149") == ["o149", *(f"o149{digit}" for digit in range(10))]
+
+
 def test_files_and_folders_are_left_to_the_shell(repo: Repo) -> None:
     for typed in (("run", "ni"), ("plan", "check", ""), ("doctor", ""), ("order", "graph", "--svg", "")):
         assert words(repo, *typed) == [":files"]

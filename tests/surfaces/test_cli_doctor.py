@@ -339,6 +339,12 @@ def keys_open(patient: Patient) -> Items:
     return patient.doctor()
 
 
+def keys_missing(patient: Patient) -> Items:
+    for key in (patient.home / "keys").iterdir():
+        key.unlink()
+    return patient.doctor()
+
+
 def store_missing(patient: Patient) -> Items:
     (patient.home / "store.db").unlink()
     return patient.doctor()
@@ -548,7 +554,7 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             command_missing,
             command_not_executable,
         ),
-        *(variable_not_set, config_of_others, processes_unseen, locks_ineffective, python_unusable),
+        *(variable_not_set, config_of_others, processes_unseen, locks_ineffective, python_unusable, keys_missing),
     )
 }
 """Faults that are made as they happen."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.app import reading
+from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.machines import WORK_ORDER
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
@@ -22,7 +23,8 @@ from fencepost.surfaces.cli.frame import NOUNS, VALUED
 Candidate = tuple[str, str]
 
 PLANS_MAX: Final = 200
-ORDERS_MAX: Final = 1_000
+ORDERS_MAX: Final = FIRST_VALUES.plan_orders_max
+ABOUT_CHARACTERS_MAX: Final = 100
 FILES: Final = (":files", "")
 FOLDERS: Final = (":folders", "")
 _ORDER_NOUNS: Final = ("order", "attempt")
@@ -54,7 +56,11 @@ def candidates(typed: Sequence[str]) -> list[Candidate]:
 
 def _begin(current: str, found: Sequence[Candidate]) -> list[Candidate]:
     """Those that begin as the word does, each once, on one line."""
-    kept = {word: " ".join(about.split()) for word, about in found if word.startswith((current, ":"))}
+    kept = {
+        word: first_sentence(" ".join(about.split()))[:ABOUT_CHARACTERS_MAX]
+        for word, about in found
+        if word.startswith((current, ":"))
+    }
     return list(kept.items())
 
 

@@ -269,6 +269,13 @@ _ROWS: Final = (
         "put the home on a local file system: --home DIR",
     ),
     Fault("keys_open", "keys", "bad", "others may read or own {found}", "chmod -R go= {where}, and chown it"),
+    Fault(
+        "keys_missing",
+        "authority",
+        "bad",
+        "{told}",
+        "restore .fencepost/keys from a backup, or use a new home",
+    ),
     # The store
     Fault(
         "store_missing",

@@ -17,6 +17,7 @@ from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.state import AttemptState
 from fencepost.core.views import is_blocked
 from fencepost.ports.artifacts import ArtifactMissing
+from fencepost.ports.authority import KeyDamaged
 from fencepost.ports.errors import FencepostError, IntegrityError
 from fencepost.ports.executor import Job
 from fencepost.services.means import estimated_now_us
@@ -72,7 +73,10 @@ def _ledger(opened: App) -> Line:
 
 
 def _authority(opened: App) -> Line:
-    opened.keys.check()
+    try:
+        opened.keys.check()
+    except KeyDamaged as error:
+        return fault("keys_missing", where=str(opened.home / "keys"), told=str(error), following=error.next_step)
     problems = opened.kernel.authority_problems()
     if problems:
         return fault("authority_wrong", told="; ".join(problems))
