@@ -78,6 +78,7 @@ class Diagnosis(NamedTuple):
     """Questions to the host; each is described in `adapters.diagnosis`."""
 
     boot_is_known: Callable[[], bool]
+    door_folder: Callable[[Path, str, Mapping[str, str]], Path | None]
     file_system: Callable[[Path], FileSystem | None]
     free_space: Callable[[Path], tuple[int, int | None]]
     git_version: Callable[[], str | None]

@@ -482,6 +482,16 @@ def wakeups_missing(patient: Patient) -> Items:
     return patient.doctor()
 
 
+def door_missing(patient: Patient) -> Items:
+    """Every folder that could take a worker's socket has too long a path for one."""
+    deep = patient.folder / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    moved = deep / "home"
+    shutil.move(patient.home, moved)
+    patient.variables.delenv("XDG_RUNTIME_DIR", raising=False)
+    return patient.outside("--home", str(moved), variables={"TMPDIR": str(deep)})
+
+
 def clock_blocked(patient: Patient) -> Items:
     with closing(App(patient.home, scope="default", environment=os.environ)) as app:
         app.kernel.open()
@@ -554,7 +564,15 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             command_missing,
             command_not_executable,
         ),
-        *(variable_not_set, config_of_others, processes_unseen, locks_ineffective, python_unusable, keys_missing),
+        *(
+            variable_not_set,
+            config_of_others,
+            processes_unseen,
+            locks_ineffective,
+            python_unusable,
+            keys_missing,
+            door_missing,
+        ),
     )
 }
 """Faults that are made as they happen."""

@@ -153,7 +153,20 @@ def test_doctor_is_well_in_a_fresh_home_and_without_one(repo: Repo) -> None:
     found = {item["check"]: item["level"] for item in repo.document("doctor")["items"]}
     assert {
         *("python", "platform", "git", "locale", "umask", "temporary", "boot", "program", "config", "limits"),
-        *("repository", "filesystem", "owner", "home", "locks", "keys", "disk", "store", "ledger", "clock", "workers"),
+        *(
+            "repository",
+            "filesystem",
+            "owner",
+            "home",
+            "door",
+            "locks",
+            "keys",
+            "disk",
+            "store",
+            "ledger",
+            "clock",
+            "workers",
+        ),
         *("processes", "workspaces", "wake-ups", "executor", "authority", "artifacts"),
     } == set(found)
     assert "bad" not in found.values()

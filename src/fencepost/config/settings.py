@@ -113,7 +113,7 @@ OTHER_VARIABLES: Final = frozenset(
     {
         # What an attempt's program is told: never a setting, so that no attempt's own value can be taken for one.
         *("FENCEPOST_WORK_ORDER", "FENCEPOST_ATTEMPT", "FENCEPOST_FENCE", "FENCEPOST_WORKSPACE", "FENCEPOST_REPO"),
-        *("FENCEPOST_SOCKET", "FENCEPOST_TOKEN", "FENCEPOST_PARAMS"),
+        *("FENCEPOST_SOCKET", "FENCEPOST_TOKEN", "FENCEPOST_PARAMS", "FENCEPOST_CHECKPOINT"),
         "FENCEPOST_DEBUG",  # shows where an unexpected failure happened
         # The project's own tests.
         *("FENCEPOST_TEST_PROFILE", "FENCEPOST_STORIES", "FENCEPOST_WRITE_DOWN"),

@@ -387,6 +387,14 @@ _ROWS: Final = (
         "nothing: it works; a local file system has sockets",
     ),
     Fault(
+        "door_missing",
+        "door",
+        "bad",
+        "no folder takes the socket through which programs inside attempts speak: {where} and those after it have too "
+        "long a path, or belong to others",
+        "set XDG_RUNTIME_DIR or TMPDIR to a folder of this user with a short path",
+    ),
+    Fault(
         "executor_failed",
         "executor",
         "bad",

@@ -194,6 +194,13 @@ def _wakeups(opened: App) -> Line:
     return fault("wakeups_missing", where=str(opened.home / "wake"))
 
 
+def _door(opened: App) -> Line:
+    folder = diagnosis().door_folder(opened.home, opened.kernel.journal.info.store_id, os.environ)
+    if folder is None:
+        return fault("door_missing", where=str(opened.home / "run"))
+    return well("door", f"programs inside attempts are heard in {folder}")
+
+
 def _executor(opened: App) -> Line:
     """Run `true` under a keeper, as an attempt would be run."""
     clock = opened.kernel.clock
@@ -224,6 +231,6 @@ def _executor(opened: App) -> Line:
 
 CHECKS: tuple[Callable[[App], Line], ...] = (
     *(_store, _ledger, _authority, _artifacts, _clock),
-    *(_workers, _processes, _folders, _wakeups, _executor),
+    *(_workers, _processes, _folders, _wakeups, _door, _executor),
 )
 """What is looked at in an open home, in this order."""
