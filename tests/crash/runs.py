@@ -191,6 +191,11 @@ def holds_of(records: list[dict[str, Any]]) -> list[Hold]:
                 hold.held = {}
                 hold.basis = body.get("basis", "released")
                 hold.settled_us = body.get("charged", {}).get("time_us", 0)
+        elif kind == "usage_charged":
+            hold = by_attempt[body["attempt"]]
+            hold.charged.update(body["usage"]["amounts"])
+            for dimension, amount in body["freed"].items():
+                hold.held[dimension] -= amount
         elif kind == "hold_unsettled":
             for dimension in body["freed"]:
                 holds[subject].held.pop(dimension, None)

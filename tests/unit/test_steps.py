@@ -13,7 +13,7 @@ import pytest
 from fencepost.core import canonical
 from fencepost.sdk import failures, steps, values
 from fencepost.sdk.client import Attempt
-from fencepost.sdk.wire import Refused
+from fencepost.sdk.wire import Refused, Unreachable
 from tests.support.attempt_server import AttemptServer, attempt_server
 
 
@@ -158,6 +158,26 @@ def test_w6_a_lost_reply_records_a_step_once(server: AttemptServer) -> None:
     two.step("b", work)
     two.step("a", work)
     assert len(work.calls) == 2
+
+
+def test_w6_a_record_that_nobody_heard_of_counts_all_the_same(server: AttemptServer) -> None:
+    """The worker kept it and could not say so: the step raised, and when it is tried again it is done."""
+    work = Counted()
+    one = attempt(server)
+    one.step("a", work)
+    server.lose_replies = 4
+    with pytest.raises(Unreachable):
+        one.step("b", work, 1)
+    assert one.step("b", work, 1) == {"got": [1]}
+    assert one.step("c", work) == {"got": []}
+    assert len(work.calls) == 3
+    two = attempt(server)
+    assert [two.step("c", work), two.step("b", work, 1), two.step("a", work)] == [
+        {"got": []},
+        {"got": [1]},
+        {"got": []},
+    ]
+    assert len(work.calls) == 3
 
 
 def test_w6_many_steps_are_a_short_chain(server: AttemptServer) -> None:

@@ -89,6 +89,7 @@ class Steps:
             value = encode_value(function(*arguments, **named), f"the value of step {name!r}", VALUE_BYTES_MAX)
             step = b'{"arguments":"%b","name":%b,"value":%b}' % (digest.encode(), _text(name), _text(value.decode()))
             with self._lock:
+                self._load()
                 self._save(step)
         except BaseException:
             with self._lock:
@@ -109,7 +110,11 @@ class Steps:
         if self._group and (len(group) > GROUP_STEPS_MAX or size > GROUP_BYTES_MAX):
             base, group, size = self._last, [step], len(step)
         payload = b'{"base":%b,"steps":[%b]}' % (_text(base), b",".join(group))
-        self._ask("checkpoint", payload, kind=KIND)
+        try:
+            self._ask("checkpoint", payload, kind=KIND)
+        except BaseException:
+            self._loaded = False  # it may stand there all the same: what does is read again before the next step
+            raise
         self._base, self._group, self._group_bytes, self._last = base, group, size, digest_of(payload)
         self._count += 1
 
@@ -130,6 +135,7 @@ class Steps:
                 raise Damaged(f"the recorded steps {wanted} are not what was recorded")
             wanted = _spread(payload, earlier, values)
         self._base = self._last = last
+        self._group, self._group_bytes = [], 0
         self._earlier, self._count, self._loaded = earlier, len(earlier), True
 
     def _value(self, place: _Place) -> bytes:

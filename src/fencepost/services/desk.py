@@ -22,7 +22,9 @@ HEARTBEAT_S: Final = 1.0
 
 @dataclass(kw_only=True)
 class Desk:
-    """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet."""
+    """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet,
+    `base` the payload that may be asked for by its digest: what the one that was served last is based on,
+    `chain` the last payload of steps and what it is based on."""
 
     lease: Lease
     spec: WorkOrderSpec
@@ -33,6 +35,8 @@ class Desk:
     wish: WaitDraft | None = None
     note: str | None = None
     noted_at: float = -HEARTBEAT_S
+    base: str | None = None
+    chain: tuple[str, str] = ("", "")
 
     @property
     def attempt(self) -> str:

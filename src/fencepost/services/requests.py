@@ -54,10 +54,12 @@ class Checkpoint(Form, frozen=True, tag="checkpoint"):
 
 
 class Resume(Form, frozen=True, tag="resume"):
-    """The payload of the last checkpoint of a kind. With `optional` there being none is an answer."""
+    """The payload of the last checkpoint of a kind. With `optional` there being none is an answer. `digest` asks for
+    the payload that the one served last is based on, where the kind has such chains."""
 
     kind: Short = "blob/1"
     optional: bool = False
+    digest: Short = ""
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

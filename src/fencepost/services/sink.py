@@ -15,6 +15,7 @@ The rules, whoever carries the words in and out:
 from __future__ import annotations
 
 import hmac
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
@@ -35,7 +36,7 @@ from fencepost.core.instant import parse_duration, parse_money
 from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.shares import MONEY
-from fencepost.core.state import OrderState
+from fencepost.core.state import OrderState, Saved
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.door import Answer, Asked
@@ -49,7 +50,9 @@ from fencepost.services.leases import Lease
 from fencepost.services.means import Means
 from fencepost.services.requests import Declined
 
-KINDS: Final = ("blob/1", "steps/1")
+STEPS: Final = "steps/1"
+KINDS: Final = ("blob/1", STEPS)
+DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 PATIENCE_US: Final = 5_000_000
 """How long a program waits for a store that cannot be reached, before it is told."""
 CLOSED_MAX: Final = 1_024
@@ -196,7 +199,7 @@ class Sink:
 
     def _checkpoint(self, desk: Desk, form: ask.Checkpoint, payload: bytes | None) -> Answer:
         data = payload or b""
-        _check_payload(form.kind, data)
+        base = _checked_base(form.kind, data)
         digest = sha256_of(data)
         order = self._order(desk)
         saved = order.checkpoints.get(form.kind)
@@ -208,6 +211,7 @@ class Sink:
             if own and form.builds_on in (None, saved.number - 1):
                 # It was accepted, and the answer was lost.
                 return Answer(reply=_checkpoint_reply(form.kind, saved.number, saved.envelope, digest, duplicate=True))
+        self._require_chained(desk, base, saved if form.kind == STEPS else None)
         stored = self._means.artifacts.put_bytes(data, classification=desk.spec.classification)
         command = SaveCheckpoint(
             attempt=desk.attempt,
@@ -220,8 +224,22 @@ class Sink:
             bytes=stored.bytes,
         )
         receipt = self._required(desk, command, key="checkpoint")
+        if form.kind == STEPS:
+            desk.chain = (digest, base)
         number, envelope = receipt.result["number"], receipt.result["checkpoint"]
         return Answer(reply=_checkpoint_reply(form.kind, number, envelope, digest, duplicate=not receipt.fresh))
+
+    def _require_chained(self, desk: Desk, base: str, saved: Saved | None) -> None:
+        """A payload is based on the last one, or on what that one is based on. Whatever lies in the store has a digest;
+        through its chain a program gets what its own order has kept, and nothing else. Raises Declined."""
+        allowed: tuple[str, ...] = ("",)
+        if saved is not None:
+            if desk.chain[0] != saved.payload:
+                last = self._means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
+                desk.chain = (saved.payload, _base_of(last))
+            allowed = desk.chain
+        if base not in allowed:
+            raise Declined("checkpoint_moved", "the payload is not based on the last one of its kind", where="/bytes")
 
     def _resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
         _require_kind(form.kind)
@@ -230,8 +248,14 @@ class Sink:
             if form.optional:
                 return Answer(reply={"kind": form.kind, "number": 0, "checkpoint": None, "digest": None}, payload=b"")
             raise Declined("no_checkpoint", f"the order has no checkpoint of kind {form.kind}")
-        data = self._means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
-        reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": saved.payload}
+        wanted = form.digest or saved.payload
+        if wanted not in (saved.payload, desk.base):
+            raise Declined(
+                "no_checkpoint", "the payload that was served last is not based on this one", where="/digest"
+            )
+        data = self._means.artifacts.read(wanted, wire.PAYLOAD_BYTES_MAX)
+        desk.base = _base_of(data) if form.kind == STEPS else None
+        reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": wanted}
         return Answer(reply=reply, payload=data)
 
     def _charge(self, desk: Desk, form: ask.Charge, payload: bytes | None) -> Answer:
@@ -399,11 +423,21 @@ def _require_kind(kind: str) -> None:
         raise Declined("unknown_tag", f"{kind!r} is no registered kind of checkpoint", where="/kind")
 
 
-def _check_payload(kind: str, data: bytes) -> None:
-    """Whether the bytes are what their kind says. Raises Declined."""
+def _base_of(data: bytes) -> str:
+    """The payload that one of a chain is based on, "" for none."""
+    return _base_in(canonical.parse(data))
+
+
+def _base_in(value: object) -> str:
+    base = value.get("base") if isinstance(value, dict) else None
+    return base if isinstance(base, str) and DIGEST.fullmatch(base) is not None else ""
+
+
+def _checked_base(kind: str, data: bytes) -> str:
+    """What a payload that is what its kind says is based on, "" for nothing. Raises Declined."""
     _require_kind(kind)
-    if kind != "steps/1":
-        return
+    if kind != STEPS:
+        return ""
     try:
         value = canonical.parse(data)
         exact = canonical.encode(value)
@@ -413,6 +447,7 @@ def _check_payload(kind: str, data: bytes) -> None:
         raise Declined("wrong_type", f"the payload of {kind} is an object", where="/bytes")
     if exact != data:
         raise Declined("bad_value", f"the payload of {kind} is canonical JSON (RFC 8785)", where="/bytes")
+    return _base_in(value)
 
 
 def _checkpoint_reply(kind: str, number: int, envelope: str, digest: str, *, duplicate: bool) -> dict[str, Any]:
