@@ -73,9 +73,9 @@ def test_c8_a_renewed_lease_counts_from_the_moment_of_its_request() -> None:
 
 def test_c8_an_activated_lease_counts_from_the_moment_of_its_request() -> None:
     means: Any = Slow({})
-    attempts = Attempts(means, "worker_1", leases(means), None, None)  # type: ignore[arg-type]  # not asked here
+    attempts = Attempts(means, "worker_1", leases(means), None, None, None)  # type: ignore[arg-type]  # not asked here
     reservation = {"attempt": "attempt_1", "order": "order_1", "version": 1, "fence": 1}
-    task: Any = SimpleNamespace(spec=SimpleNamespace(environment=()), inputs="", handed=())
+    task: Any = SimpleNamespace(spec=SimpleNamespace(environment=(), work_kind="command/1"), inputs="", handed=())
     activated = attempts._activate(reservation, task)
     assert activated is not None and activated.deadline_tick_us == SENT_US + LIMITS.lease_us
 

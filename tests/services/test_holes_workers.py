@@ -185,11 +185,11 @@ def ended(**changes: Any) -> Ended:
 
 def test_case_23_an_end_without_proof_is_no_success_and_gives_nothing_back() -> None:
     spec: Any = SimpleNamespace(accept=SimpleNamespace(exit_code=0))
-    assert results._failure(spec, ended(), ()) == (None, "", "")
-    assert results._failure(spec, ended(tree_empty=False), ())[:2] == ("terminal", "containment_lost")
+    assert results._failure(spec, ended(), (), None) == (None, "", "")
+    assert results._failure(spec, ended(tree_empty=False), (), None)[:2] == ("terminal", "containment_lost")
     leases: Any = SimpleNamespace(failures=0)
     means: Any = SimpleNamespace(base_environment={})  # whoever asks it for anything fails
-    attempts = Attempts(means, OTHER, leases, None, None)  # type: ignore[arg-type]  # not asked here
+    attempts = Attempts(means, OTHER, leases, None, None, None)  # type: ignore[arg-type]  # not asked here
     attempts._stopped(SimpleNamespace(lost=""), SimpleNamespace(), ended(reason="stopped", tree_empty=False))  # type: ignore[arg-type]  # neither is asked
     assert leases.failures == 1
     with pytest.raises(AttributeError):

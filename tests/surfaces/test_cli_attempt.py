@@ -83,10 +83,9 @@ def test_a_running_attempt_shows_its_lease_and_its_hold(tmp_path: object, capsys
         (("attempt", "show", "after"), 3, "not_found"),
         (("attempt", "show", "make", "--attempt", "7"), 3, "not_found"),
         (("attempt", "show", "attempt_" + "0" * 32), 3, "not_found"),
-        (("attempt", "heartbeat"), 2, "unsupported_feature"),
-        (("attempt", "checkpoint", "-"), 2, "unsupported_feature"),
-        (("attempt", "charge"), 2, "unsupported_feature"),
-        (("attempt", "artifact", "x"), 2, "unsupported_feature"),
+        (("attempt", "heartbeat"), 2, "no_attempt"),
+        (("attempt", "artifact", "x"), 2, "no_attempt"),
+        (("attempt", "charge"), 2, "usage"),
         (("attempt", "effect", "x"), 2, "unsupported_feature"),
     ],
 )
