@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
@@ -337,6 +338,25 @@ def test_ordering_removes_most_crossings_of_a_tangle() -> None:
     before = sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in combinations(lines, 2))
     assert crossings_of(layout) * 8 < before, "a ring of forty edges has nineteen at least"
     assert graph_layout._crossings(_in_places(columns)) == crossings_of(layout), "counted fast as counted slowly"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_exchange_of_two_neighbours_would_remove_a_crossing(seed: int) -> None:
+    drawn = random.Random(seed)
+    tangle: dict[str, Sequence[str]] = {f"a{number}": () for number in range(12)}
+    for left, right in (("a", "b"), ("b", "c")):
+        for number in range(12):
+            tangle[f"{right}{number}"] = tuple(sorted({f"{left}{drawn.randrange(12)}" for _ in range(2)}))
+    columns = _in_places(columns_of(laid_out(tangle)))
+    fewest = graph_layout._crossings(columns)
+    assert fewest > 0, "a tangle that has some"
+    for column in columns:
+        for upper, lower in pairwise(column):
+            upper.place, lower.place = lower.place, upper.place
+            column.sort(key=lambda slot: slot.place)
+            assert graph_layout._crossings(columns) >= fewest
+            upper.place, lower.place = lower.place, upper.place
+            column.sort(key=lambda slot: slot.place)
 
 
 def _in_places(columns: list[list[graph_layout.Slot]]) -> list[list[graph_layout.Slot]]:

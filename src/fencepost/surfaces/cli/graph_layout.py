@@ -17,7 +17,7 @@ from itertools import pairwise
 from fencepost.surfaces.cli.graph_model import Graph, Node
 
 ORDER_SWEEPS = 12
-EXCHANGE_ROUNDS = 4
+EXCHANGE_ROUNDS = 20
 EXCHANGE_SLOTS_MAX = 1_500  # larger drawings keep what the sweeps gave them
 PLACE_SWEEPS = 6
 BENDS_MAX = 20_000  # beyond, edges go straight to where they end
