@@ -16,6 +16,7 @@ from fencepost.core.records.plan import Retry
 from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.graph_model import read_graph
+from fencepost.surfaces.cli.graph_svg import graph_svg
 from fencepost.surfaces.cli.view.cells import text_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
 from fencepost.surfaces.cli.view.follow import Follower
@@ -168,6 +169,52 @@ def test_a_blocked_budget_says_what_lacks(tmp_path: Path) -> None:
         app.kernel.write(
             app.kernel.request("human", CancelOrder(order=follower.current()[0].order, note=""))
         ).required()
+
+
+FAMILY = """
+fencepost attempt resume >/dev/null && exit 0
+for name in one two; do
+  printf 'name = "%s"\\nrun = ["true"]\\nattempt_time = "5s"\\n' $name > child.toml
+  fencepost attempt child child.toml
+done
+echo kept | fencepost attempt checkpoint -
+fencepost attempt yield --question go --prompt "Go on?"
+"""
+
+
+def test_children_stand_below_their_parent_and_questions_are_seen(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    orders = [draft("index", sh(FAMILY), ceilings={"attempts": 6}), draft("after", groups=(needs("index"),))]
+    plan = world.submit("main", [*orders, draft("apart")])
+    with world.working() as app:
+        with app.kernel.reader.look() as look:
+            follower = Follower(look, plan=plan)
+
+        def asks(look: Look) -> bool:
+            follower.update(look)
+            states = {order.task: order.state for order in follower.current()}
+            return states.get("index.one") == states.get("index.two") == "applied" and bool(follower.asking())
+
+        wait_for(app, asks)
+        lines = picture_lines(app, follower)
+        with app.kernel.reader.look() as look:
+            found = look.find(plan, PlanState)
+            assert found is not None
+            graph = read_graph(look, found)
+    rows = follower.picture().rows
+    assert [(row.name, row.step) for row in rows] == [
+        ("index", 1),
+        ("index.one", 1),
+        ("index.two", 1),
+        ("apart", 1),
+        ("after", 2),
+    ]
+    assert any("? index" in line and "Go on?" in line for line in lines), lines
+    assert [[node.name for node in layer] for layer in graph.layers] == [
+        ["index", "apart"],
+        ["after", "index.one", "index.two"],
+    ]
+    assert graph_svg(graph).count("its child") == 1
 
 
 def test_the_last_line_of_a_running_log_is_cleaned(tmp_path: Path) -> None:

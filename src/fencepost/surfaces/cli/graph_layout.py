@@ -22,6 +22,7 @@ EXCHANGE_SLOTS_MAX = 1_500  # larger drawings keep what the sweeps gave them
 PLACE_SWEEPS = 6
 BENDS_MAX = 20_000  # beyond, edges go straight to where they end
 GRID_COLUMNS_MAX = 6
+CHILD = "child"  # kind of the edge from an order to one that it submitted itself
 
 
 @dataclass(kw_only=True, eq=False)
@@ -70,8 +71,8 @@ class Layout:
 
 def lay_out(graph: Graph, sizes: Sizes, *, top: int, width_least: int) -> Layout:
     """Place a graph below `top`. Loose orders take the width of the rest, `width_least` at least."""
-    tied = {member for node in graph.nodes for member in node.members()}
-    tied |= {node.order for node in graph.nodes if node.needs}
+    tied = {member for node in graph.nodes for member in node.before()}
+    tied |= {node.order for node in graph.nodes if node.before()}
     slots = {node.order: Slot(node=node, width=sizes.width_of(node), height=sizes.box) for node in graph.nodes}
     columns = [[slots[node.order] for node in layer if node.order in tied] for layer in graph.layers]
     columns = [column for column in columns if column]
@@ -94,6 +95,8 @@ def _edges(graph: Graph, slots: Mapping[str, Slot], columns: list[list[Slot]], s
         for need in node.needs:
             for member in need.members:
                 pairs.setdefault((member, node.order), need.kind)
+        if node.parent:
+            pairs.setdefault((node.parent, node.order), CHILD)
     spans = {pair: layer[id(slots[pair[1]])] - layer[id(slots[pair[0]])] for pair in pairs}
     bent = sum(span - 1 for span in spans.values()) <= BENDS_MAX
     bends: dict[tuple[str, str, int], Slot] = {}

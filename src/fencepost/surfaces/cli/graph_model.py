@@ -27,6 +27,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     may_fail: bool
     needs: tuple[Need, ...]
+    parent: str = ""  # the order that submitted it itself, "" for none that is drawn
+
+    def before(self) -> tuple[str, ...]:
+        """Everyone that it is drawn behind."""
+        return (*self.members(), *([self.parent] if self.parent else []))
 
     def members(self) -> tuple[str, ...]:
         """Everyone that it needs, each once, in the order of its groups."""
@@ -98,6 +103,7 @@ def nodes_of(orders: Sequence[OrderState], groups: Mapping[str, Mapping[int, lis
                 reason=order.reason,
                 may_fail=order.may_fail,
                 needs=tuple(needs),
+                parent=order.parent if order.parent in place else "",
             )
         )
     return tuple(nodes)
@@ -106,9 +112,9 @@ def nodes_of(orders: Sequence[OrderState], groups: Mapping[str, Mapping[int, lis
 def layers_of(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], ...]:
     """Layers by longest path, each in definition order. Plans have no ring, so that every node gets a layer."""
     dependents: dict[str, list[str]] = {node.order: [] for node in nodes}
-    waiting = {node.order: len(node.members()) for node in nodes}
+    waiting = {node.order: len(node.before()) for node in nodes}
     for node in nodes:
-        for member in node.members():
+        for member in node.before():
             dependents[member].append(node.order)
     layer = {node.order: 0 for node in nodes}
     free = [node.order for node in nodes if not waiting[node.order]]

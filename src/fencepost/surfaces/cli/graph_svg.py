@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from fencepost.surfaces.cli.graph_layout import Edge, Layout, Sizes, Slot, lay_out
+from fencepost.surfaces.cli.graph_layout import CHILD, Edge, Layout, Sizes, Slot, lay_out
 from fencepost.surfaces.cli.graph_model import Graph, Node
 from fencepost.surfaces.cli.graph_text import needs_text
 from fencepost.surfaces.cli.view.signs import UNICODE, rank_of
@@ -72,8 +72,13 @@ _CLASS_OF = {
     "unknown_terminal": "person",
     "quarantined": "person",
 }
-_DASHES = {"required": "", "optional": ' stroke-dasharray="7 4"', "alternative": ' stroke-dasharray="1.5 4"'}
-_MEANINGS = {"required": "needs", "optional": "needs its end", "alternative": "needs any of them"}
+_DASHES = {
+    "required": "",
+    "optional": ' stroke-dasharray="7 4"',
+    "alternative": ' stroke-dasharray="1.5 4"',
+    CHILD: ' stroke-dasharray="8 3 1.5 3"',
+}
+_MEANINGS = {"required": "needs", "optional": "needs its end", "alternative": "needs any of them", CHILD: "its child"}
 
 
 def graph_svg(graph: Graph) -> str:
@@ -210,7 +215,8 @@ def _path(edge: Edge, states: Mapping[str, str]) -> str:
             x += slot.width
             parts.append(f"H{x}")
     # What has been met holds nobody up any more.
-    met = ' stroke-opacity="0.45"' if first.node is not None and states[first.node.order] == "applied" else ""
+    is_met = edge.kind != CHILD and first.node is not None and states[first.node.order] == "applied"
+    met = ' stroke-opacity="0.45"' if is_met else ""
     return f'<path d="{" ".join(parts)}"{_DASHES[edge.kind]}{met} marker-end="url(#arrow)"/>'
 
 

@@ -36,7 +36,7 @@ def _alike(layer: Sequence[Node]) -> list[list[Node]]:
     """Nodes of one state and the same needs, each set in the place of its first node."""
     sets: dict[object, list[Node]] = {}
     for node in layer:
-        sets.setdefault((node.state, node.needs), []).append(node)
+        sets.setdefault((node.state, node.needs, node.parent), []).append(node)
     return list(sets.values())
 
 

@@ -251,6 +251,7 @@ def graph(
                 "reason": node.reason,
                 "may_fail": node.may_fail,
                 "needs": [{"kind": need.kind, "orders": list(need.members)} for need in node.needs],
+                "parent": node.parent or None,
             }
             for node in drawn.nodes
         ],

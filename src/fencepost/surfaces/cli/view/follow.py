@@ -214,8 +214,8 @@ class Follower:
         self._needs = needs_of(current, self._groups, newest)
         layers = layers_of(nodes_of(current, self._needs))
         self._steps = {node.order: step for step, layer in enumerate(layers, start=1) for node in layer}
-        self._step_count = max(len(layers), 1)
         self._current = self._with_children([node.order for layer in layers for node in layer])
+        self._step_count = max(self._steps.values(), default=1)
 
     def _with_children(self, names: Sequence[str]) -> list[str]:
         """Orders that another one submitted itself stand below it, in its step."""
