@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -145,19 +146,11 @@ def test_the_copy_of_a_projects_file_in_a_workspace_names_no_store(repo: Repo) -
 
 
 def test_no_variable_of_an_attempt_is_a_setting() -> None:
-    environment = attempt_environment(
-        ["FENCEPOST_*", "PATH"],
-        {setting.variable: "x" for setting in SETTINGS},
-        bin_folder="/bin",
-        home="/h",
-        temporary="/t",
-        order="o",
-        attempt="a",
-        fence=1,
-        workspace="/w",
-        repository="/r",
-        params_path="/p",
-    )
+    told = {
+        name: "x" for name, one in signature(attempt_environment).parameters.items() if one.kind == one.KEYWORD_ONLY
+    }
+    base = {setting.variable: "x" for setting in SETTINGS}
+    environment = attempt_environment(["FENCEPOST_*", "PATH"], base, **{**told, "fence": 1})
     ours = {name for name in environment if name.startswith("FENCEPOST_")}
     assert ours <= OTHER_VARIABLES
     assert not ours & {setting.variable for setting in SETTINGS}

@@ -73,7 +73,7 @@ def test_a_noun_lists_its_verbs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_main_help_fits_and_names_every_noun(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 92
+    assert max(map(len, shown.splitlines())) <= 80
     assert all(f"\n  {noun} " in shown for noun in NOUNS)
 
 

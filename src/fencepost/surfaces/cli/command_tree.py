@@ -35,6 +35,9 @@ _WORDS: Final = {
 }
 """What stands for the value of an option whose type does not say it."""
 
+_WORDS_OF: Final = {("attempt yield", "--after"): "DURATION"}
+"""The same, where a command means something else by it."""
+
 
 class Parameter(NamedTuple):
     """An argument or an option. `value` stands for its value, empty for a flag; `choices` are all values there are."""
@@ -112,7 +115,7 @@ def _command(words: tuple[str, ...], app: Any, text: str) -> Command:
     for one in app.assemble_argument_collection():
         if not one.show:
             continue
-        made = _parameter(one)
+        made = _parameter(" ".join(words), one)
         if one.index is not None:
             arguments.append(made)
         else:
@@ -120,12 +123,13 @@ def _command(words: tuple[str, ...], app: Any, text: str) -> Command:
     return Command(words, " ".join(summary.split()), more, tuple(arguments), tuple(options), tuple(shared))
 
 
-def _parameter(one: Any) -> Parameter:
+def _parameter(command: str, one: Any) -> Parameter:
     name = next((known for known in one.names if known.startswith("--")), one.names[0])
     flag = one.token_count()[0] == 0
     choices = _choices(one.hint)
     number = one.hint is int or int in get_args(one.hint)
-    value = "" if flag else "|".join(choices) if choices else "N" if number else _WORDS.get(name, "TEXT")
+    word = _WORDS_OF.get((command, name)) or _WORDS.get(name, "TEXT")
+    value = "" if flag else "|".join(choices) if choices else "N" if number else word
     first = one.field_info.default
     told = "" if first in (None, "", False) or first is inspect.Parameter.empty or not isinstance(first, int) else first
     return Parameter(

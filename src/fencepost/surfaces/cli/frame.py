@@ -20,7 +20,7 @@ NOUNS: Final[dict[str, str]] = {
     "run": "check a plan, submit it, and work until everything has ended",
     "plan": "check, submit, show, list, diff, cancel",
     "order": "list, show, why, watch, log, files, graph, answer, cancel, retry",
-    "attempt": "list, show; inside one: heartbeat, checkpoint, charge, yield and more",
+    "attempt": "list, show; inside one: heartbeat, checkpoint, charge, yield ...",
     "budget": "show, set",
     "clock": "show",
     "journal": "verify, replay, tail, export",
@@ -196,14 +196,16 @@ def _reordered(arguments: Sequence[str]) -> list[str]:
 def help_text() -> str:
     width = max(len(noun) for noun in NOUNS)
     lines = [
-        "usage: fencepost [--store URL] [--home DIR] [--scope NAME] [--json] COMMAND ...",
+        "usage: fencepost [--store URL] [--home DIR] [--scope NAME] [--json]",
+        "                 COMMAND ...",
         "",
-        "Durable work orders for agents, and for anything else that costs money or touches the world.",
+        "Durable work orders for agents, and for anything else that costs money or",
+        "touches the world.",
         "",
         *(f"  {noun.ljust(width)}  {text}" for noun, text in NOUNS.items()),
         "",
-        "fencepost COMMAND --help says more, with examples; fencepost help topics lists what else",
-        "there is to read. Begin with: fencepost run PLAN",
+        "fencepost COMMAND --help says more, with examples; fencepost help topics lists",
+        "what else there is to read. Begin with: fencepost run PLAN",
         "",
     ]
     return "\n".join(lines)
