@@ -61,6 +61,14 @@ def test_each_source_overrides_the_next_and_says_its_place(repo: Repo) -> None:
     assert "not used: FENCEPOST_JOBS" in shown and f"not used: {repo.folder}/fencepost.toml:1" in shown
 
 
+def test_a_view_that_is_too_wide_puts_each_source_below_its_value(repo: Repo) -> None:
+    path = repo.write("fencepost.toml", "jobs = 3\n")
+    repo.variables = {"COLUMNS": "40"}
+    assert f"jobs         3\n               {path}:1\n" in repo.call("config", "view").stdout
+    repo.variables = {"COLUMNS": "160"}
+    assert f"jobs         3        {path}:1\n" in repo.call("config", "view").stdout
+
+
 def test_every_setting_is_used_by_what_it_names(repo: Repo) -> None:
     """Nothing is accepted and ignored: each key, set in a file, is seen where the program uses it."""
     used = {"home": "here/.fencepost", "scope": "team", "jobs": 3, "timeout": "1ms", "keep_failed": "3h"}

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from fencepost.config import read_file, unknown_variables
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, table
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.words import columns, one_line
 
 app = App(name="config", help="What is configured, and where each value comes from.")
 
@@ -43,12 +43,23 @@ def view(
             rows += [
                 ["", _text(other["value"]), f"not used: {one_line(other['place'])}"] for other in item["overrides"]
             ]
-        table(out, ("KEY", "VALUE", "SOURCE"), rows)
+        _print_rows(out, rows)
         for stranger in strangers:
             more = f"; did you mean {stranger['like']}?" if stranger["like"] else ""
             out.write(f"ignored: {one_line(str(stranger['variable']))} is no setting{more}\n")
 
     emit(options, {"items": items, "ignored": strangers, "next": None}, human)
+
+
+def _print_rows(out: TextIO, rows: list[list[str]]) -> None:
+    """Three columns; where they are too wide for the output, each source stands below its value."""
+    headings = ("KEY", "VALUE", "SOURCE")
+    widths = [max(len(row[place]) for row in [headings, *rows]) for place in range(len(headings))]
+    if sum(widths) + 4 < columns():
+        table(out, headings, rows)
+        return
+    for key, value, source in rows:
+        out.write(f"{key.ljust(widths[0])}  {value}\n{' ' * widths[0]}    {source}\n")
 
 
 def _shown(item: dict[str, Any]) -> tuple[str, str]:

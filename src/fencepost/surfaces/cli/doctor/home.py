@@ -36,10 +36,12 @@ def home_lines(home: Path) -> Iterator[Line]:
         yield fault("home_incomplete", where=str(home), missing=", ".join(missing))
         return
     yield from _file_system(home)
-    yield from _rights(home, layout)
+    rights = list(_rights(home, layout))
+    yield from rights
     yield _locks(home / "locks")
     yield _keys(home / "keys")
-    yield from _store(home / "store.db")
+    if all(line.code != "home_read_only" for line in rights):
+        yield from _store(home / "store.db")
 
 
 def _file_system(home: Path) -> Iterator[Line]:
