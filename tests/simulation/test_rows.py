@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from fencepost.core import commands as c
-from fencepost.core.decide import ending, revise
+from fencepost.core.decide import ending
 from fencepost.core.machines import MACHINES
 from fencepost.core.state import OrderState
 from fencepost.testing.search import closure, proofs, writers
@@ -99,6 +99,7 @@ def _changed(folder: Path, path: str, before: str, after: str) -> Path:
     return target
 
 
+CHANGES = 'changes: dict[str, object] = {"ready_us": body.ready_us} if body.target == "ready" else {}'
 MOVES_READY = 'ending.move(batch, order.order, "ready", "retry_requested")'
 
 
@@ -163,8 +164,8 @@ def test_a_door_that_the_analysis_does_not_see_is_told(tmp_path: Path) -> None:
         ),
         (
             "evolve/plan.py",
-            'changes = {"ready_us": body.ready_us} if body.target == "ready" else {}',
-            'changes = {"ready_us": body.ready_us} if body.target == "ready" else {}\n    changes["state"] = 1',
+            CHANGES,
+            f'{CHANGES}\n    changes["state"] = 1',
             "put into a map",
         ),
         (
@@ -175,7 +176,7 @@ def test_a_door_that_the_analysis_does_not_see_is_told(tmp_path: Path) -> None:
         ),
         (
             "evolve/plan.py",
-            'changes = {"ready_us": body.ready_us} if body.target == "ready" else {}',
+            CHANGES,
             'changes = {"state": body.reason}',
             "put into a map",
         ),
@@ -266,7 +267,7 @@ def test_a_decider_that_takes_another_row_is_told(monkeypatch: pytest.MonkeyPatc
     """A cancel that misses leases that have not begun ends such an order without a word to its attempt."""
     shape, row = Shape("active", "leased", "held"), order_row("active", "cancelled")
     assert row not in taken_from(shape, 1)
-    monkeypatch.setattr(revise, "LIVE", frozenset({"running"}))
+    monkeypatch.setattr(ending, "LIVE", frozenset({"running"}))
     assert row in taken_from(shape, 1)
     taken = Taken(shape, Cell(), "a person cancels a")
     problems = prove(_small()._replace(rows={**_small().rows, row: taken}), REACHABLE).problems
@@ -301,10 +302,10 @@ def test_combinations_that_are_too_narrow_are_told() -> None:
 
 def test_a_field_that_nobody_has_thought_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gaps(_small()) == []
-    known = {field: why for field, why in closure.FIXED[OrderState].items() if field != "parent"}
-    monkeypatch.setattr(closure, "FIXED", {**closure.FIXED, OrderState: {**known, "checkpoint": "none"}})
-    _problem(tuple(gaps(_small())), "OrderState.parent", "neither varied")
-    _problem(tuple(gaps(_small())), "OrderState.checkpoint", "does not exist")
+    known = {field: why for field, why in closure.FIXED[OrderState].items() if field != "lineage"}
+    monkeypatch.setattr(closure, "FIXED", {**closure.FIXED, OrderState: {**known, "paused": "none"}})
+    _problem(tuple(gaps(_small())), "OrderState.lineage", "neither varied")
+    _problem(tuple(gaps(_small())), "OrderState.paused", "does not exist")
 
 
 def test_a_command_that_is_never_accepted_is_told() -> None:

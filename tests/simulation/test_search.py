@@ -28,7 +28,7 @@ from tests.simulation.search_faults import FAULTS, Fault, planted
 
 SMALL = [world.name for world in WORLDS if not world.deep]
 DEEP = [world.name for world in WORLDS if world.deep]
-WITNESSES = ("fences", "deadline", "currency", "verified", "drained", "clock", "pages")
+WITNESSES = ("fences", "deadline", "currency", "verified", "drained", "clock", "pages", "asks")
 """Small worlds that together take every row that any world can take."""
 
 

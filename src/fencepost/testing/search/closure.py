@@ -21,7 +21,7 @@ from msgspec.structs import fields
 
 from fencepost.core import commands as c
 from fencepost.core.machines import CorruptHistory
-from fencepost.core.state import AttemptState, ClockState, HoldState, OrderState, PlanState
+from fencepost.core.state import AttemptState, ClockState, HoldState, OrderState, PlanState, ReceiptState
 from fencepost.testing.search.moves import Cast, moves_of
 from fencepost.testing.search.place import MachineRow, Place, Refold, ask
 from fencepost.testing.search.shapes import EVERY, Builder, Cell, Shape, Unknown, cells_of
@@ -54,10 +54,11 @@ class Closure(NamedTuple):
 FIXED: Mapping[type, Mapping[str, str]] = {
     OrderState: {
         **dict.fromkeys(("order", "task", "lineage", "spec", "contract", "spec_seq"), "names it"),
-        **dict.fromkeys(("plan", "parent", "replaces", "position", "accounts"), "says where it belongs"),
+        **dict.fromkeys(("plan", "replaces", "position", "accounts"), "says where it belongs"),
         **dict.fromkeys(("submitted_us", "moved_us", "ready_us"), "a time that only places it among others"),
         **dict.fromkeys(("generation", "ordinal", "failures"), "a count that only names what comes next"),
         **dict.fromkeys(("result_seq", "application_seq"), "names a record"),
+        **dict.fromkeys(("checkpoints",), "names what is resumed from"),
         **dict.fromkeys(("dependents",), "how many are told; one stands for all"),
         **dict.fromkeys(("may_fail",), "counts towards the plan's outcome only"),
         **dict.fromkeys(("replaced_by",), "refuses a second replacement, and leads to nothing"),
@@ -71,11 +72,16 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(("reservation_seq", "descriptor_seq", "result_seq"), "names a record"),
         **dict.fromkeys(("gone_seq",), "is asked for in the batch that sets it"),
         **dict.fromkeys(("reason",), "is shown, and asked by no decider"),
+        **dict.fromkeys(("note", "heard_us"), "is only shown"),
+        **dict.fromkeys(("artifacts",), "a count to a bound"),
         **dict.fromkeys(("late",), "says what is kept already; only receipts depend on it"),
     },
     HoldState: {
         **dict.fromkeys(("hold", "attempt", "order", "accounts"), "names something"),
         **dict.fromkeys(("charged", "basis", "receipts", "estimated_us"), "amounts and receipts of an end"),
+    },
+    ReceiptState: {
+        **dict.fromkeys(("hold", "seq"), "names where it was booked"),
     },
     PlanState: {
         **dict.fromkeys(("plan", "name", "revision", "content", "record_seq", "recovery"), "names it"),
@@ -92,11 +98,29 @@ FIXED: Mapping[type, Mapping[str, str]] = {
 """Kind of value -> field that is not varied -> why no row depends on it."""
 _VARIED: Mapping[type, frozenset[str]] = {
     OrderState: frozenset(
-        {"state", "reason", "terms", "account", "groups", "yields", "attempt", "retry_due_us", "told", "told_done"}
+        {
+            *(
+                "state",
+                "reason",
+                "terms",
+                "account",
+                "groups",
+                "yields",
+                "attempt",
+                "retry_due_us",
+                "told",
+                "told_done",
+            ),
+            *("parent", "children", "wait", "answers", "checkpoint", "checkpoint_number"),
+        }
     ),
     AttemptState: frozenset(
-        {"state", "lease_us", "activation_deadline_us", "verification", "verification_seq", "application_seq"}
+        {
+            *("state", "lease_us", "activation_deadline_us", "verification", "verification_seq", "application_seq"),
+            "checkpoint",
+        }
     ),
+    ReceiptState: frozenset({"digest"}),
     HoldState: frozenset({"state", "held", "settle_by_us"}),
     PlanState: frozenset({"account", "deadline_us", "cancel", "cancel_done", "open"}),
     ClockState: frozenset({"state", "grace_from_us", "grace_until_us"}),

@@ -11,9 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fencepost.core import commands as c
+from fencepost.core.canonical import digest_of
 from fencepost.core.machines import ENDED
 from fencepost.core.records.plan import WorkOrderSpec
-from fencepost.core.state import AttemptState, ClockState, HoldState, OrderState, PlanState, WorkerState
+from fencepost.core.state import (
+    AttemptState,
+    ClockState,
+    HoldState,
+    OrderState,
+    PlanState,
+    ReceiptState,
+    WorkerState,
+    receipt_subject,
+)
 from fencepost.testing.search.place import Place
 
 _LIVE = ("leased", "running")
@@ -144,6 +154,66 @@ def _stopped(place: Place, command: c.ReportStopped) -> bool:
     return has_fence(place, place.values[command.attempt], command.fence)
 
 
+def _speaks(place: Place, command: Any) -> bool:
+    return has_fence(place, place.values[command.attempt], command.fence)
+
+
+def _checkpoint(place: Place, command: c.SaveCheckpoint) -> bool:
+    attempt: AttemptState = place.values[command.attempt]
+    order: OrderState = place.values[attempt.order]
+    return _speaks(place, command) and command.builds_on == order.checkpoint_number
+
+
+def _charge(place: Place, command: c.ChargeUsage) -> bool:
+    """A receipt that is booked already is found again if it says the same; one that came with a result says nothing."""
+    name = f"{command.usage.provider}:{command.usage.receipt}"
+    known: ReceiptState | None = place.values.get(receipt_subject(name))
+    same = known is None or known.digest in ("", digest_of(command.usage))
+    return _speaks(place, command) and same
+
+
+def _yielded(place: Place, command: c.ReportYielded) -> bool:
+    attempt: AttemptState = place.values[command.attempt]
+    order: OrderState = place.values[attempt.order]
+    own = all(place.values[name].parent == order.order for name in command.wait.orders)
+    return _speaks(place, command) and attempt.state == "running" and own
+
+
+def _child(place: Place, command: c.SubmitChild) -> bool | None:
+    """A child is found again by its name; a new one is placed while depth, plan and its siblings permit."""
+    attempt: AttemptState = place.values[command.attempt]
+    parent: OrderState = place.values[attempt.order]
+    if not _speaks(place, command) or starts_nothing(place, parent):
+        return False
+    known = parent.children.get(command.order.task)
+    if known is not None:
+        spec = place.body(place.values[known].spec_seq)
+        return isinstance(spec, WorkOrderSpec) and spec.run == command.order.run
+    depth, above = 1, parent
+    while above.parent is not None:
+        depth, above = depth + 1, place.values[above.parent]
+    siblings = all(member.task in parent.children for group in command.order.groups for member in group.members)
+    may = siblings and depth <= place.shared.world.limits.children_depth_max
+    return None if may and "budget" in place.left else may
+
+
+def asked(order: OrderState) -> str:
+    """The question that an order waits for, "" for none."""
+    return order.wait.question if order.state == "waiting" and order.wait is not None else ""
+
+
+def _answer(place: Place, command: c.AnswerOrder) -> bool:
+    order: OrderState = place.values[command.order]
+    return bool(asked(order)) and command.question in ("", asked(order)) and asked(order) not in order.answers
+
+
+def _end_wait(place: Place, command: c.EndWait) -> bool:
+    order: OrderState = place.values[command.order]
+    if order.state != "waiting" or order.wait is None or order.version != command.expected:
+        return False
+    return order.wait.until_us > 0 and is_proved(place.clock, order.wait.until_us)
+
+
 def _waits(place: Place, attempt: AttemptState) -> bool:
     order: OrderState = place.values[attempt.order]
     return (attempt.state, order.state, order.attempt) == ("result_reported", "result_pending", attempt.attempt)
@@ -225,6 +295,8 @@ def _retry(place: Place, command: c.RetryOrder) -> bool | None:
     order: OrderState = place.values[command.order]
     if order.state == "retry_wait":
         return not starts_nothing(place, order)
+    if order.parent is not None:
+        return False  # its parent alone asks for it again
     lost = order.state in ENDED and order.state != "applied" and order.replaced_by is None
     return None if lost and not starts_nothing(place, order) else False
 
@@ -263,6 +335,13 @@ _EXPECTED: Mapping[type, Callable[[Place, Any], bool | None]] = {
     c.Activate: _activate,
     c.RenewLeases: _always,
     c.AppendEvent: _event,
+    c.SaveCheckpoint: _checkpoint,
+    c.RecordArtifact: _speaks,
+    c.ChargeUsage: _charge,
+    c.SubmitChild: _child,
+    c.ReportYielded: _yielded,
+    c.AnswerOrder: _answer,
+    c.EndWait: _end_wait,
     c.ReportResult: _report,
     c.ReportStopped: _stopped,
     c.RecordVerification: _verification,

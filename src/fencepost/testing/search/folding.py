@@ -19,6 +19,7 @@ import msgspec
 
 from fencepost.core.machines import ATTEMPT, ENDED
 from fencepost.core.records.attempt import AttemptResult, LateRecord
+from fencepost.core.records.plan import Wait
 from fencepost.core.state import (
     CLOCK,
     Account,
@@ -28,6 +29,7 @@ from fencepost.core.state import (
     NameState,
     OrderState,
     PlanState,
+    ReceiptState,
     ScopeState,
 )
 from fencepost.testing.search.moves import Cast
@@ -118,6 +120,14 @@ def folded(place: Place, cast: Cast) -> tuple[Any, ...]:
         _account(place, scope.account),
         left,
         _name(place, names) if "submit" in place.left else (),
+        _receipts(place) if place.shared.world.charges else (),
+    )
+
+
+def _receipts(place: Place) -> tuple[tuple[str, str], ...]:
+    """The receipts of providers that are booked, each with what it said."""
+    return tuple(
+        sorted((name, value.digest) for name, value in place.values.items() if isinstance(value, ReceiptState))
     )
 
 
@@ -175,7 +185,21 @@ def _order(place: Place, order: OrderState, since: _Since, names: Mapping[str, s
         (order.told, order.told_done, order.dependents),
         "" if order.replaced_by is None else names[order.replaced_by],
         _account(place, account),
+        _inside(order, since, names),
     )
+
+
+def _inside(order: OrderState, since: _Since, names: Mapping[str, str]) -> tuple[Any, ...]:
+    """What its programs have said: how many checkpoints there are, what it waits for, what was answered."""
+    if order.state in ENDED:
+        return ()
+    wait = order.wait
+    waits = () if wait is None else (wait.question, sorted(names[name] for name in wait.orders), _until(wait, since))
+    return order.checkpoint_number, waits, sorted(order.answers), sorted(order.children)
+
+
+def _until(wait: Wait, since: _Since) -> int | None:
+    return since.deadline(wait.until_us) if wait.until_us else _OVER
 
 
 def _open(place: Place, attempt: AttemptState | None, since: _Since, holders: dict[str, int]) -> Any:
@@ -202,7 +226,8 @@ def _open(place: Place, attempt: AttemptState | None, since: _Since, holders: di
             hold,
             _age(place, attempt),
         )
-    return (*where, since.lease(attempt.lease_us), _age(place, attempt), _late(place, attempt), hold)
+    saved = bool(attempt.checkpoint)
+    return (*where, since.lease(attempt.lease_us), _age(place, attempt), _late(place, attempt), hold, saved)
 
 
 def _age(place: Place, attempt: AttemptState) -> int:

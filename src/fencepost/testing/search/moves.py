@@ -16,8 +16,9 @@ from fencepost.core import commands as c
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import Usage
 from fencepost.core.state import CLOCK, AttemptState, HoldState, OrderState, PlanState, WorkerState
+from fencepost.testing.search import inside
 from fencepost.testing.search.place import Place, account_name, boot_name, enrolment, intent
-from fencepost.testing.search.worlds import DIGEST, GAP_US, OTHER_DIGEST, SKEW_US, UNIT_US, World
+from fencepost.testing.search.worlds import DIGEST, GAP_US, OTHER_DIGEST, RECEIPTS, SKEW_US, UNIT_US, World
 
 SYSTEM = ("worker", "service", "time")
 """Who moves things on without a person and without a fault."""
@@ -62,6 +63,8 @@ class Cast:
         for order in self.orders:  # in the order of their making, so that what is replaced has its name already
             plan_name = names.get(order.plan or "", "the plan")
             own = order.task if plan_name == "the plan" else f"{order.task} of {plan_name}"
+            if order.parent is not None:
+                own = f"{names[order.parent]}'s {order.task.rpartition('.')[2]}"
             names[order.order] = own if order.replaces is None else f"the new {names[order.replaces]}"
         for attempt in self.attempts:
             names[attempt.attempt] = f"attempt {attempt.ordinal} of {names[attempt.order]}"
@@ -124,6 +127,11 @@ def _of_orders(place: Place, cast: Cast, workers: list[WorkerState]) -> Iterator
                 "service", f"the backoff of {name} is ended{when}", c.EndBackoff(order=order.order, expected=expected)
             )
             yield Move("service", f"{name} is examined again{when}", c.Reexamine(order=order.order, expected=expected))
+            if place.shared.world.waits:
+                ended = c.EndWait(order=order.order, expected=expected)
+                yield Move("service", f"the wait of {name} is ended by its time{when}", ended)
+        for said in inside.of_order(place, order, name):
+            yield Move("person", *said)
         yield Move("service", f"the end of {name} is told", c.TellDependents(order=order.order))
         if left.get("cancel"):
             yield Move("person", f"a person cancels {name}", c.CancelOrder(order=order.order), "cancel")
@@ -184,6 +192,8 @@ def _said(place: Place, attempt: AttemptState, name: str, fence: int, spec: str,
     if left.get("stop"):
         stopped = c.ReportStopped(attempt=subject, fence=fence, duration_us=UNIT_US)
         yield Move("worker", f"{name} reports that it was stopped", stopped, "stop")
+    for said in inside.of_attempt(place, attempt, name, fence, spec, input_set):
+        yield Move("worker", *said)
 
 
 def _judged(place: Place, cast: Cast, attempt: AttemptState) -> Iterator[Move]:
@@ -333,9 +343,11 @@ _VARIANTS: dict[str, dict[str, Any]] = {
     "refuses": {"outcome": "failed", "exit_code": 1, "failure": "deterministic_input"},
     "escapes": {"tree_empty": False},
     "spends": {},
+    "repeats": {},
     "unknown": {},
 }
-"""How a result differs from one that succeeds. `spends` uses more than it holds, `unknown` cannot tell its time."""
+"""How a result differs from one that succeeds. `spends` uses more than it holds, `unknown` cannot tell its time, and
+`repeats` names a receipt that was charged while it ran, or would have been."""
 
 
 def facts_of(attempt: AttemptState, variant: str, input_set: str) -> ResultFacts:
@@ -347,6 +359,8 @@ def facts_of(attempt: AttemptState, variant: str, input_set: str) -> ResultFacts
     usages: tuple[Usage, ...] = (usage,)
     if variant == "spends":
         usages = (usage, Usage(receipt=f"{name}:calls", provider="gateway", amounts={"calls": 3}))
+    if variant == "repeats":
+        usages = (usage, RECEIPTS["one call"])
     fields: dict[str, Any] = {"outcome": "succeeded", "exit_code": 0, **_VARIANTS[variant]}
     return ResultFacts(
         input_set=input_set,

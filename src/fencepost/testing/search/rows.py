@@ -26,7 +26,6 @@ RESULT_FIRST = "two results differ only after the first has made the order wait"
 SAME_BATCH = "a spec and its first move stand in one batch, in a plan that nobody has cancelled yet"
 PERSON_OF_CLOCK = "needs the person who reconciles a clock, and no command does that yet"
 EXPIRES = "the reservation ends first: the order is ready in the batch that ends it"
-YIELDS = "needs a program that yields, and those of these worlds never do"
 REPORTED = "what was reported is judged as a result; it is exhausted only when it is tried again"
 
 UNWRITTEN = "unwritten"
@@ -55,7 +54,6 @@ def _table() -> dict[MachineRow, str]:
         order(origin, CONTENT, *(target for target in targets if "quarantined" in (origin, target)))
         effects = ("reconciling", "unknown_terminal")
         order(origin, EFFECTS, *(target for target in targets if origin in effects or target in effects))
-        order(origin, YIELDS, *(target for target in targets if "waiting" in (origin, target)))
     order("submitted", OWN_BLOCK, "blocked_budget")
     order("submitted", SAME_BATCH, "cancelled")
     order("blocked_dependency", OWN_BLOCK, "blocked_budget", "budget_exhausted")

@@ -15,8 +15,8 @@ from fencepost.core.decide import Decided
 from fencepost.core.index import difference, rows_of
 from fencepost.core.machines import ATTEMPT, BUDGET_HOLD, ENDED, MACHINES, WORK_ORDER
 from fencepost.core.records.attempt import AttemptResult, LateRecord
-from fencepost.core.state import AttemptState, HoldState, NameState, OrderState, PlanState, Value
-from fencepost.testing.search import expected
+from fencepost.core.state import AttemptState, HoldState, NameState, OrderState, PlanState, Value, receipt_subject
+from fencepost.testing.search import expected, rules_inside
 from fencepost.testing.search.moves import Cast, Move
 from fencepost.testing.search.place import Place, Refold
 
@@ -78,8 +78,9 @@ def _refusal(before: Place, move: Move, decided: Decided, refold: Refold) -> str
     if not refusal.reason.durable and refusal.code not in _MAY_CHANGE:
         return f"the refusal {refusal.code} is to bind nobody and leaves {len(decided.facts)} records"
     allowed = _MAY_CHANGE.get(refusal.code, frozenset())
-    for _, row in refold.moves:
-        if row not in allowed:
+    for subject, row in refold.moves:
+        told = refusal.code == "budget_exhausted" and rules_inside.is_told_to_kin(refold, subject, row)
+        if row not in allowed and not told:
             return f"the refusal {refusal.code} moves a {row.machine} from {row.origin} to {row.target}"
     return ""
 
@@ -210,7 +211,7 @@ def _outcome(before: Place, move: Move, decided: Decided, refold: Refold) -> str
         return _lost(before, decided, command.attempt)
     if isinstance(command, c.ApplyResult):
         return _applied(before, decided, command.attempt)
-    return ""
+    return rules_inside.of_outcome(before, command, decided)
 
 
 def _behind(before: Place, decided: Decided, subject: str) -> Any:
@@ -291,7 +292,7 @@ def of_place(place: Place, cast: Cast) -> str:
         problem = _plan(place, plan, cast)
         if problem:
             return problem
-    return ""
+    return rules_inside.of_place(place, cast)
 
 
 def _reasons(state: str, reason: str) -> str:
@@ -308,7 +309,7 @@ def _ended_attempt(place: Place, attempt: AttemptState) -> str:
         return f"{attempt.attempt} has ended, its hold is unsettled and its order is {order.state}"
     if hold.state == "settled":
         for receipt in _receipts(place, attempt):
-            if receipt not in hold.receipts:
+            if receipt not in hold.receipts and receipt_subject(receipt) not in place.values:
                 return f"{attempt.hold} is settled and has not booked the receipt {receipt}"
     return ""
 
@@ -354,12 +355,16 @@ def _order_of_place(place: Place, order: OrderState, attempt: AttemptState | Non
 
 
 def _charged(place: Place, order: OrderState) -> str:
-    """One attempt is charged for each activation that was not given back, and never more than there may be."""
+    """One attempt is charged for each activation of an order and those that it ordered, if it was not given back."""
+    mine = {order.order: min(order.yields, place.shared.world.limits.yields_max)}
+    for child in place.values.values():  # in the order of their making, so that a parent comes first
+        if isinstance(child, OrderState) and child.parent in mine:
+            mine[child.order] = min(child.yields, place.shared.world.limits.yields_max)
     activated = sum(
-        isinstance(value, AttemptState) and value.order == order.order and value.activated_us > 0
+        isinstance(value, AttemptState) and value.order in mine and value.activated_us > 0
         for value in place.values.values()
     )
-    credited = min(order.yields, place.shared.world.limits.yields_max)
+    credited = sum(mine.values())
     charged = order.account.charged.get("attempts", 0)
     if charged != activated - credited:
         return f"{activated} attempts were activated, {credited} given back and {charged} charged"

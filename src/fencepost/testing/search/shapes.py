@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from fencepost.core import commands as c
+from fencepost.core.canonical import digest_of
+from fencepost.core.evolve.inside import reason_of
 from fencepost.core.machines import ENDED, MACHINES
 from fencepost.core.records.attempt import AttemptResult
-from fencepost.core.records.plan import Acceptance
+from fencepost.core.records.plan import Acceptance, Wait
 from fencepost.core.state import (
     CLOCK,
     SCOPE,
@@ -29,27 +30,13 @@ from fencepost.core.state import (
     HoldState,
     OrderState,
     PlanState,
+    ReceiptState,
+    receipt_subject,
 )
-from fencepost.testing.search.moves import Cast, facts_of
-from fencepost.testing.search.place import Place, ask, follow, root_of
-from fencepost.testing.search.worlds import ACTS, DIGEST, SMALL, UNIT_US, VERIFIED, World, draft, group
-
-WORLD = World(
-    name="closure",
-    says="a needs m, and d needs a; every act may happen at any time",
-    orders=(
-        draft("m", attempts=1, retry=False),
-        draft("a", group("required", "m"), attempts=9, per_attempt={"calls": 2, "money_micros:USD": 1}),
-        draft("d", group("required", "a"), attempts=1, retry=False),
-    ),
-    may={act: -1 for act in ACTS},
-    results=("succeeds", "fails", "refuses", "escapes", "spends", "unknown"),
-    join=draft("z", group("required", "a"), attempts=1, retry=False),
-    set_to=(("plan", {"calls": 1}), ("plan", {"calls": 500}), ("a", {"attempts": 1}), ("scope", {})),
-    limits=SMALL,
-    uncertainty_us=1,
-    renews=True,
-)
+from fencepost.testing.search.inside import QUESTION
+from fencepost.testing.search.place import Place
+from fencepost.testing.search.template import Template, template
+from fencepost.testing.search.worlds import DIGEST, RECEIPTS, UNIT_US, VERIFIED
 
 
 class Shape(NamedTuple):
@@ -74,10 +61,19 @@ class Cell(NamedTuple):
     blocked_by: str = "budget_held"
     told: bool = False  # whether dependents of an order that has ended have been told
     dependent: str = "blocked_dependency"
+    parent: str = ""  # "" for none, active, waiting for this order, or ended_untold
+    child: str = "applied_told"  # state of its child, and whether its end has been told
+    wait: str = "question"  # what a waiting order waits for
+    saved: bool = False  # whether the attempt saved a checkpoint
+    answered: bool = False  # whether the question that it may ask has its answer
+    booked: str = ""  # a receipt that may be charged: "" for not yet, same, other or result
 
 
 EVERY: Final = len(Cell._fields)
 """Departures from the ordinary: as many as there can be."""
+_INSIDE: Final = ("parent", "child", "wait", "saved", "answered", "booked")
+"""What programs say and whose child an order is. It is not put beside everything else in every combination: beside each
+of its own stands at most one other departure, beside a single one of its own at most two."""
 _NEEDS = (
     ("holds", "applied_told"),
     ("fails", "failed_untold"),
@@ -97,6 +93,7 @@ _RESULTS = (
     ("escapes", "none"),
 )
 _AMOUNTS = {"attempts": 1, "time_us": 2 * UNIT_US, "calls": 2, "money_micros:USD": 1}
+_WAITS = ("question", "time", "time_passed", "question_or_time", "children", "children_or_question")
 _REPORTED = frozenset(
     {"result_reported", "accepted", "retryable_failed", "failed", "rejected_stale", "rejected_conflict"}
 )
@@ -127,87 +124,27 @@ def cells_of(shape: Shape, departures: int = EVERY) -> Iterator[Cell]:
         "told": (False, True) if ended else (False,),
         "dependent": ("blocked_dependency", "dependency_failed") if lost else ("blocked_dependency",),
     }
+    running = shape.attempt == "running"
+    inside: dict[str, Sequence[Any]] = {
+        "parent": ("", "active", "waiting", "ended_untold"),
+        "child": ("applied_told", "ready", "applied_untold"),
+        "wait": _WAITS if shape.order == "waiting" else _WAITS[:1],
+        "saved": (False, True) if running else (False,),
+        "answered": (False, True) if running else (False,),
+        "booked": ("", "same", "other", "result") if live or reported else ("",),
+    }
     ordinary = tuple(values[0] for values in choices.values())
+    ordinary_inside = tuple(values[0] for values in inside.values())
+    said = [
+        (sum(map(operator.ne, combination, ordinary_inside)), dict(zip(inside, combination, strict=True)))
+        for combination in itertools.product(*inside.values())
+    ]
     for combination in itertools.product(*choices.values()):
-        if sum(map(operator.ne, combination, ordinary)) <= departures:
-            yield Cell(**dict(zip(choices, combination, strict=True)))
-
-
-class _Template(NamedTuple):
-    """A place that a real history led to, and the names of what is varied in it."""
-
-    place: Place
-    member: str
-    order: str
-    dependent: str
-    older: str
-    attempt: str
-    results: Mapping[str, int]  # variant -> seq of the record that reports it
-    verification_seq: int
-
-
-def template() -> _Template:
-    """m is applied, a has tried once and failed, and its second attempt has reported; every record is real."""
-    place = root_of(WORLD)
-    member, order, dependent = (each.order for each in Cast(place).orders)
-    for task in (member, order, order):
-        place = _ran(place, task, "fails" if task == order and place.values[task].ordinal == 0 else "succeeds")
-    verified = c.RecordVerification(
-        attempt=place.values[order].attempt,
-        result=place.values[place.values[order].attempt].result,
-        outcome="passed",
-        duration_us=UNIT_US,
-    )
-    seq = place.next_seq
-    place = follow(place, ask(place, verified))
-    older, attempt = (each.attempt for each in Cast(place).attempts if each.order == order)
-    known: AttemptState = place.values[attempt]
-    body = place.body(known.result_seq)
-    if not isinstance(body, AttemptResult):
-        raise LookupError("the template has no result")
-    results = {}
-    for number, variant in enumerate(WORLD.results):
-        results[variant] = place.next_seq + number
-        place.record_bodies[place.next_seq + number] = replace(body, facts=facts_of(known, variant, known.input_set))
-    place.next_seq += len(results)
-    first: OrderState = place.values[member]
-    for name in (place.values[first.attempt or ""].hold, first.attempt or ""):
-        del place.values[name]
-    place.values[member] = replace(first, attempt=None)
-    return _Template(place, member, order, dependent, older, attempt, results, seq)
-
-
-def _ran(place: Place, name: str, variant: str) -> Place:
-    """Run an order once; all but the last result of the world's second order is applied."""
-    worker = Cast(place).workers[0].worker
-    if place.values[name].state == "retry_wait":
-        place = _done(place, c.RetryOrder(order=name))
-    place = _done(place, c.Reserve(order=name, expected=place.values[name].version, worker=worker))
-    attempt: AttemptState = place.values[place.values[name].attempt]
-    order: OrderState = place.values[name]
-    activate = c.Activate(
-        attempt=attempt.attempt,
-        expected=attempt.version,
-        fence=attempt.fence,
-        worker=worker,
-        executor="command",
-        executor_version=1,
-        environment=DIGEST,
-        input_set=order.terms.input_set,
-        mode="local",
-    )
-    place = _done(place, activate)
-    facts = facts_of(place.values[attempt.attempt], variant, order.terms.input_set)
-    report = c.ReportResult(attempt=attempt.attempt, fence=attempt.fence, spec=order.spec, facts=facts)
-    place = _done(place, report)
-    return place if attempt.ordinal == 2 else _done(place, c.ApplyResult(attempt=attempt.attempt))
-
-
-def _done(place: Place, command: Any) -> Place:
-    decided = ask(place, command)
-    if decided.refusal is not None:
-        raise LookupError(f"the template cannot be built: {type(command).__name__} is refused, {decided.refusal.code}")
-    return follow(place, decided)
+        outside = sum(map(operator.ne, combination, ordinary))
+        beside = 0 if outside > 2 else 1 if outside == 2 else len(inside)
+        for own, chosen in said:
+            if own <= beside and outside + own <= departures:
+                yield Cell(**dict(zip(choices, combination, strict=True)), **chosen)
 
 
 class Unknown(Exception):
@@ -223,19 +160,24 @@ class Builder:
     """Makes places. The same shape and cell give the same place."""
 
     def __init__(self) -> None:
-        self.template = template()
+        self._templates = {nested: template(nested=nested) for nested in (False, True)}
+        self.template = self._templates[False]
         self.now_us = self.template.place.now_us
 
     def build(self, shape: Shape, cell: Cell) -> Place:
-        """The template with the order in that shape, and everything else as the cell says. Raises Unknown."""
-        known = self.template
+        """A template with the order in that shape, and everything else as the cell says. Raises Unknown."""
+        known = self.template = self._templates[cell.parent != ""]
+        self.now_us = known.place.now_us
         values: dict[str, Any] = dict(known.place.values)
         values[CLOCK] = self._clock(values[CLOCK], cell)
-        values[known.member] = _member(values[known.member], cell)
+        values[known.member] = _other(values[known.member], cell.needs[1])
         values[known.dependent] = replace(values[known.dependent], state=cell.dependent, reason=_reason(cell.dependent))
         self._older(values, cell)
         self._attempt(values, shape, cell)
         self._order(values, shape, cell)
+        self._inside(values, shape, cell)
+        if known.parent:
+            _parent(values, known, cell, self.now_us)
         self._accounts(values, cell)
         place = known.place
         return Place(place.shared, values, place.edge_map, place.record_bodies, place.next_seq, place.left, place.boot)
@@ -322,24 +264,57 @@ class Builder:
             failures=int(tried),
             yields=int(cell.credited),
             retry_due_us=self._deadline_us(cell),
-            told=0 if cell.told else -1,
+            told=order.dependents - 1 if cell.told else -1,
             told_done=cell.told or not ended,
         )
+
+    def _inside(self, values: dict[str, Any], shape: Shape, cell: Cell) -> None:
+        """Its child, what it waits for, what its program saved and charged, and what was answered."""
+        names = self.template
+        values[names.child] = _other(values[names.child], cell.child)
+        order: OrderState = values[names.order]
+        wait = Wait(
+            question=QUESTION if "question" in cell.wait else "",
+            orders=(names.child,) if "children" in cell.wait else (),
+            until_us=self._until_us(cell),
+        )
+        waits = shape.order == "waiting"
+        values[names.order] = replace(
+            order,
+            reason=reason_of(wait) if waits else order.reason,
+            wait=wait if waits else None,
+            answers={QUESTION: names.verification_seq} if cell.answered else {},
+            checkpoint_number=int(cell.saved),
+            checkpoint=DIGEST if cell.saved else "",
+        )
+        if cell.saved:
+            values[names.attempt] = replace(values[names.attempt], checkpoint=DIGEST)
+        if cell.booked:
+            said = {"same": digest_of(RECEIPTS["one call"]), "other": DIGEST, "result": ""}[cell.booked]
+            name = receipt_subject("gateway:r1")
+            values[name] = ReceiptState(
+                version=1, hold=values[names.older].hold, seq=names.verification_seq, digest=said
+            )
+
+    def _until_us(self, cell: Cell) -> int:
+        if cell.wait == "time_passed":
+            return self.now_us - _FAR_US
+        return self._deadline_us(cell) if "time" in cell.wait else 0
 
     def _accounts(self, values: dict[str, Any], cell: Cell) -> None:
         """Accounts hold what the holds on them hold; the plan's ceilings and what else uses it are the cell's."""
         order: OrderState = values[self.template.order]
-        held: dict[str, int] = {}
-        for value in values.values():
-            if isinstance(value, HoldState):
-                for name, amount in value.held.items():
-                    held[name] = held.get(name, 0) + amount
-        charged = {"attempts": 3, "time_us": 9 * UNIT_US}
+        charged = {"attempts": 4, "time_us": 9 * UNIT_US}
         orders = [value for value in values.values() if isinstance(value, OrderState)]
-        values[SCOPE] = replace(values[SCOPE], account=Account({}, held, charged))
-        own = Account(order.account.ceiling, held, {"attempts": 2, "time_us": 9 * UNIT_US})
+        values[SCOPE] = replace(values[SCOPE], account=Account({}, _held_on(values, SCOPE), charged))
+        own = Account(order.account.ceiling, _held_on(values, order.order), {"attempts": 2, "time_us": 9 * UNIT_US})
         values[order.order] = replace(order, account=own)
+        if self.template.parent:
+            parent: OrderState = values[self.template.parent]
+            account = Account(parent.account.ceiling, _held_on(values, parent.order), charged)
+            values[parent.order] = replace(parent, account=account)
         plan: PlanState = values[order.plan or ""]
+        held = _held_on(values, plan.plan)
         ceiling = {"calls": 100, **({"money_micros:EUR": 5} if cell.budget == "foreign" else {})}
         if cell.budget == "held":
             held = {**held, "calls": held.get("calls", 0) + 99}
@@ -362,14 +337,45 @@ _CANCELS = {"cancelled": "cancel_requested", "cancelled_all": "cancel_requested"
 _HELD: Mapping[str, dict[str, int]] = {"unsettled": {"time_us": 2 * UNIT_US}, "settled": {}, "released": {}}
 
 
-def _member(member: OrderState, cell: Cell) -> OrderState:
-    state, _, told = cell.needs[1].partition("_")
+def _held_on(values: dict[str, Any], subject: str) -> dict[str, int]:
+    """What all holds hold together whose path has that account."""
+    held: dict[str, int] = {}
+    for value in values.values():
+        if isinstance(value, HoldState) and subject in value.accounts:
+            for name, amount in value.held.items():
+                held[name] = held.get(name, 0) + amount
+    return held
+
+
+def _other(order: OrderState, says: str) -> OrderState:
+    """Another order in the state that a cell says, its end told or not."""
+    state, _, told = says.partition("_")
     return replace(
-        member,
+        order,
         state=state,
         reason=_reason(state),
-        told=0 if told == "told" else -1,
+        told=order.dependents - 1 if told == "told" else -1,
         told_done=told != "untold",
+    )
+
+
+def _parent(values: dict[str, Any], names: Template, cell: Cell, now_us: int) -> None:
+    """The order that it is a child of: it runs, waits for it, or has ended and has not told it."""
+    if cell.parent == "active":
+        return
+    parent: OrderState = values[names.parent]
+    attempt: AttemptState = values[parent.attempt or ""]
+    hold: HoldState = values[attempt.hold]
+    waits = cell.parent == "waiting"
+    ended = "yielded" if waits else "cancelled_no_effect"
+    values[attempt.attempt] = replace(attempt, state=ended, reason=_reason(ended, "attempt"), ended_us=now_us)
+    values[hold.hold] = replace(hold, state="settled", held={})
+    values[parent.order] = replace(
+        parent,
+        state="waiting" if waits else "cancelled",
+        reason="waiting_for_children" if waits else "cancelled_by_request",
+        wait=Wait(orders=(names.order,)) if waits else None,
+        told_done=waits,
     )
 
 

@@ -43,7 +43,7 @@ _STIRS_IN_DOUBT: Final = frozenset({("blocked_budget", "ready"), ("ready", "bloc
 def waits_for(place: Place, order: OrderState) -> str:
     """Who moves an order next that has not ended."""
     in_doubt = place.clock.state != "running"
-    who = _WAITS.get(order.state, (NOBODY, NOBODY))[in_doubt]
+    who = _asked(order, in_doubt) if order.state == "waiting" else _WAITS.get(order.state, (NOBODY, NOBODY))[in_doubt]
     if order.state == "active" and in_doubt:
         attempt: AttemptState = place.values[order.attempt or ""]
         return CLOCK if is_over(place.clock, attempt.lease_us) else who
@@ -54,7 +54,21 @@ def waits_for(place: Place, order: OrderState) -> str:
     return who
 
 
+def _asked(order: OrderState, in_doubt: bool) -> str:
+    """A time ends a wait by itself, unless the clock is in doubt; children do; a question alone is for a person."""
+    wait = order.wait
+    if wait is None:
+        return NOBODY
+    if wait.until_us:
+        return CLOCK if in_doubt else SYSTEM
+    if wait.orders:
+        return MEMBERS
+    return PERSON if wait.question else NOBODY
+
+
 def _members(place: Place, order: OrderState) -> Iterable[OrderState]:
+    if order.wait is not None:
+        return [place.values[name] for name in order.wait.orders]
     spec = place.body(order.spec_seq)
     if not isinstance(spec, WorkOrderSpec):
         raise LookupError(f"{order.order} has no spec")

@@ -15,6 +15,7 @@ import msgspec
 
 from fencepost.core import commands as c
 from fencepost.core.limits import Limits
+from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
 
 UNIT_US = 1_000_000
@@ -34,6 +35,7 @@ SMALL = Limits(
     jitter_ppm_max=0,
     late_records_per_attempt=2,
     yields_max=1,
+    children_depth_max=1,
 )
 PAGED = msgspec.structs.replace(SMALL, fanout_per_batch=1, cancel_per_batch=1, page_max=1)
 
@@ -46,6 +48,12 @@ ACTS: Mapping[str, str] = {
     "join": "a person submits one more order, which waits for others",
     "late": "a fact comes after its fence",
     "stop": "a holder drains its attempt",
+    "checkpoint": "a program saves a checkpoint",
+    "artifact": "a program keeps a file",
+    "charge": "a program charges a receipt",
+    "child": "a program orders a child",
+    "yield": "a program yields, so that its order waits",
+    "answer": "a person answers an order",
     "release": "a holder gives its reservation back",
     "gone": "a holder is proved gone",
     "enrol": "another worker starts",
@@ -67,6 +75,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: dict[str, int] = {}
     counted: tuple[str, ...] = ("attempts",)  # dimensions that some ceiling names, now or later
     set_to: tuple[tuple[str, dict[str, int]], ...] = ()  # what a person may set: account by name, ceilings
+    children: tuple[c.OrderDraft, ...] = ()  # what a program may order; groups name earlier ones
+    charges: Mapping[str, Usage] = {}  # what a program may charge, by how stories tell it
+    waits: tuple[str, ...] = ()  # what a program may wait for: of inside.WAITS, "children", "children_or_question"
     join: c.OrderDraft | None = None  # groups name tasks; they become orders when it is submitted
     deadline_us: int | None = None
     uncertainty_us: int = 0
@@ -102,6 +113,18 @@ def draft(task: str, *groups: c.GroupDraft, attempts: int = 2, retry: bool = Tru
 
 
 VERIFIED = Acceptance(verify=("check",))
+
+
+def usage(receipt: str, calls: int, *unknown: str) -> Usage:
+    """What a provider's receipt says was used."""
+    return Usage(receipt=receipt, provider="gateway", amounts={"calls": calls} if calls else {}, unknown=unknown)
+
+
+RECEIPTS: Mapping[str, Usage] = {
+    "one call": usage("r1", 1),
+    "two calls under the receipt of one": usage("r1", 2),
+    "four calls": usage("r2", 4),
+}
 
 WORLDS: tuple[World, ...] = (
     World(
@@ -323,6 +346,46 @@ WORLDS: tuple[World, ...] = (
         workers=1,
     ),
     World(
+        name="asks",
+        says="a program saves its state and yields, for an answer, a time, or either; the first time costs no attempt",
+        orders=(draft("a"),),
+        may={"checkpoint": 2, "artifact": -1, "yield": -1, "answer": 1, "cancel": 1},
+        waits=("question", "time", "question_or_time"),
+        results=("succeeds",),
+        workers=1,
+    ),
+    World(
+        name="child",
+        says="a orders a child and waits for it, or for an answer as well; cancels; ends are told one at a time",
+        orders=(draft("a", retry=False),),
+        children=(draft("kid", attempts=1, retry=False),),
+        may={"child": 1, "yield": 1, "answer": 1, "cancel": 1},
+        waits=("children", "children_or_question"),
+        limits=PAGED,
+        workers=1,
+    ),
+    World(
+        name="children",
+        says="a orders a child and another one that needs it, and waits for both",
+        orders=(draft("a", retry=False),),
+        children=(draft("kid", attempts=1, retry=False), draft("next", group("required", "kid"), attempts=1)),
+        may={"child": 2, "yield": 1},
+        waits=("children",),
+        limits=PAGED,
+        workers=1,
+    ),
+    World(
+        name="charged",
+        says="receipts are charged while work runs and after it was lost, twice, differently, and in its result",
+        orders=(draft("a", per_attempt={"calls": 2}),),
+        ceilings={"calls": 9},
+        counted=("attempts", "calls"),
+        may={"charge": 3, "cancel": 1, "late": 1, "gone": -1},
+        charges=RECEIPTS,
+        results=("succeeds", "repeats"),
+        workers=1,
+    ),
+    World(
         name="doubt",
         says="a and b share a budget for one at a time, and the clock comes to contradict itself",
         orders=(
@@ -342,6 +405,19 @@ WORLDS: tuple[World, ...] = (
         may={"cancel_plan": 1, "cancel": 1, "gap": 1, "gone": -1},
         deadline_us=5 * UNIT_US,
         uncertainty_us=UNIT_US,
+        workers=1,
+        deep=True,
+    ),
+    World(
+        name="children-deep",
+        says="as `child` and `children`, with answers, checkpoints, charges, and holders that are proved gone",
+        orders=(draft("a", retry=False, per_attempt={"calls": 1}),),
+        children=(draft("kid", attempts=1, retry=False), draft("next", group("required", "kid"), attempts=1)),
+        ceilings={"calls": 9},
+        counted=("attempts", "calls"),
+        may={"child": 2, "yield": 1, "answer": 1, "cancel": 1, "checkpoint": 1},
+        waits=("children", "children_or_question", "time"),
+        limits=PAGED,
         workers=1,
         deep=True,
     ),
