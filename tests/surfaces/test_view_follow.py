@@ -17,7 +17,7 @@ from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.graph_model import read_graph
 from fencepost.surfaces.cli.graph_svg import graph_svg
-from fencepost.surfaces.cli.view.cells import text_of
+from fencepost.surfaces.cli.view.cells import Line, text_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
 from fencepost.surfaces.cli.view.follow import Follower
 from fencepost.surfaces.cli.view.live import LiveView
@@ -240,7 +240,9 @@ def test_the_last_line_of_a_running_log_is_cleaned(tmp_path: Path) -> None:
     assert gone == "", "what has no folder says nothing"
 
 
-def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_more_often(tmp_path: Path) -> None:
+def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path)
     plan = world.submit("main", [draft("a"), draft("b"), draft("c")])
     now = 100.0
@@ -251,7 +253,12 @@ def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_m
         view = LiveView(app, board.out, follower, hint="", monotonic=lambda: now).open()
         drawn: list[float] = []
         draw_lines = view.terminal.draw
-        view.terminal.draw = lambda lines, **options: (drawn.append(now), draw_lines(lines, **options))  # type: ignore[method-assign,assignment,func-returns-value]  # counts
+
+        def counting(lines: Sequence[Line], *, anew: bool = False) -> None:
+            drawn.append(now)
+            draw_lines(lines, anew=anew)
+
+        monkeypatch.setattr(view.terminal, "draw", counting)
         view.tick()
         now = 100.2
         view.tick()
