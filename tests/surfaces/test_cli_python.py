@@ -52,6 +52,8 @@ def test_x10_name_version_and_interpreter_stand_in_the_spec(repo: Repo) -> None:
     assert Path(interpreter).is_absolute()
     assert spec["work_kind"] == "python/1" and spec["run"] == []
     assert spec["python"] == {"call": "work:summarize", "name": "summarize", "version": 2}
+    shown = repo.call("order", "show", "a").stdout
+    assert "work:summarize, declared as summarize version 2" in shown and interpreter in shown
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,9 @@ def test_x10_another_callable_is_another_plan(repo: Repo) -> None:
     repo.write("plan.toml", PLAN.replace("work:summarize", "work:other"))
     changed = repo.document("plan", "diff", "plan.toml", code=5)["changed"]
     assert [change["fields"] for change in changed] == [["call"]]
+    repo.write("plan.toml", f"python = {json.dumps(sys.executable)}\n{PLAN}")
+    changed = repo.document("plan", "diff", "plan.toml", code=5)["changed"]
+    assert [(change["name"], change["fields"]) for change in changed] == [("", ["python"])]
 
 
 RUN = """

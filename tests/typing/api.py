@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import fencepost
+import fencepost as fp
 from fencepost.app import App, NoHome, find_home, home_for, make_home
 from fencepost.core.chain import Link
 from fencepost.core.commands import CancelPlan, OrderDraft, Request, SubmitPlan
@@ -34,6 +35,31 @@ from fencepost.testing.fakes import FakeAuthority, FakeClock, FakeEntropy, Memor
 
 def version() -> str:
     return assert_type(fencepost.__version__, str)
+
+
+@fp.executor("summarize", version=1)
+def a_callable(attempt: fp.Attempt) -> fp.Result:
+    found = attempt.step("fetch", fetch, "https://example.org", tries=3)
+    assert_type(found, dict[str, int])
+    attempt.charge(receipt="r", provider="p", tokens_input=1, tokens_output=1, calls=1, money={"USD": "0.004"})
+    attempt.heartbeat("half")
+    attempt.go_on()
+    if assert_type(attempt.stopping, str):
+        raise fp.TransientError("away")
+    if not attempt.params:
+        raise fp.Failure("odd", kind="validation") from fp.InputError("no page")
+    try:
+        assert_type(attempt.ask_person("who", "Who?"), str)
+    except (fp.StepChanged, fp.StepRefused, fp.StaleFence) as error:
+        return assert_type(fp.Result.failed("validation", str(error)), fp.Result)
+    except fp.Stopping as stop:
+        assert_type(stop.reason, str)
+        raise
+    return assert_type(fp.Result.succeeded(files=["a"]), fp.Result)
+
+
+def fetch(url: str, *, tries: int) -> dict[str, int]:
+    return {url: tries}
 
 
 def open_a_home(folder: Path) -> App:

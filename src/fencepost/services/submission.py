@@ -42,6 +42,8 @@ SCHEMA_BYTES_MAX = 4 * 2**20
 ATTEMPT_TIME_LEAST_US = 1_000_000
 """The shortest limit that an attempt gets whose `attempt_time` nobody wrote down."""
 
+INTERPRETER = "python"  # provenance key under which a plan says how it names its interpreter
+
 Submission = Literal["continue", "again", "new"]
 
 _CODES = {"path_outside": "path_outside", "no_file": "no_match"}
@@ -201,7 +203,7 @@ def submit_command(
         mode=mode,
         ceilings=document.budget,
         deadline_us=document.deadline_us,
-        provenance=dict(provenance),
+        provenance={**provenance, INTERPRETER: document.python} if document.python else dict(provenance),
         predecessor=predecessor,
     )
 

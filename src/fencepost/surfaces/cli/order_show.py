@@ -223,7 +223,12 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
 
 
 def _spec_rows(spec: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str]]:
-    rows = [("run", one_line(shlex.join(spec["run"])))]
+    python = spec["python"]
+    if python is None:
+        rows = [("run", one_line(shlex.join(spec["run"])))]
+    else:
+        named = f"{python['call']}, declared as {python['name']} version {python['version']}"
+        rows = [("call", one_line(named)), ("python", one_line(python["interpreter"]))]
     if spec["environment"]:
         rows.append(("environment", one_line(", ".join(spec["environment"]))))
     if spec["params_value"]:

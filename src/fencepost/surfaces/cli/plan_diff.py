@@ -13,6 +13,7 @@ from fencepost.core.planfile import PlanDocument, WorkItem
 from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
 from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
+from fencepost.services.submission import INTERPRETER
 from fencepost.surfaces.cli.words import one_line, wrapped
 
 VALUE_CHARACTERS_MAX = 200  # of a value as it is shown
@@ -28,6 +29,7 @@ def plan_changes(look: Look, plan: PlanState, document: PlanDocument) -> dict[st
     whole: list[Pair] = [
         ("objective", revision.objective, document.objective),
         ("budget", revision.ceilings, document.budget),
+        ("python", revision.provenance.get(INTERPRETER, ""), document.python),
     ]
     if differing := _differing(whole):
         changed.append({"name": "", **differing})

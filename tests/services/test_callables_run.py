@@ -1,0 +1,104 @@
+"""X10, C8: what a worker makes of the end of a callable, and of what its process said of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from fencepost.adapters.executors.command import CommandExecutor
+from fencepost.core.commands import OrderDraft
+from fencepost.core.records.plan import PythonCall
+from fencepost.ports.executor import Ended, Job, Running
+from tests.services.world import World, draft
+
+BEATS = """
+import time
+import fencepost as fp
+
+@fp.executor("work", version=1)
+def work(attempt):
+    while True:
+        attempt.heartbeat("on")
+        time.sleep(0.02)
+"""
+
+
+def callable_draft(world: World, source: str) -> OrderDraft:
+    """An order of `work:work` with `source` as its module."""
+    (world.folder / "work.py").write_text(source)
+    written: Any = world.app.packs.write(world.folder, ["work.py"])
+    manifest = world.app.packs.put_manifest(written, ["work.py"], classification="internal")
+    return draft(
+        "a",
+        run=(),
+        work_kind="python/1",
+        python=PythonCall(call="work:work", name="work", version=1, interpreter=sys.executable),
+        manifest=manifest.digest,
+        manifest_content=manifest.content_digest,
+        manifest_files=1,
+        manifest_bytes=manifest.bytes,
+    )
+
+
+class SeesTheExitFirst(CommandExecutor):
+    """Its supervisor notices that a command has ended before it hears that it should be stopped."""
+
+    def start(self, job: Job, deadline_tick_us: int) -> Running:
+        running: Any = super().start(job, deadline_tick_us)
+        wait = running.wait
+
+        def seen(timeout_s: float | None) -> Ended | None:
+            ended: Ended | None = wait(timeout_s)
+            return ended and replace(ended, reason="exited")
+
+        running.wait = seen
+        return running  # type: ignore[no-any-return]  # changed in one method
+
+
+@pytest.mark.parametrize("executor", [CommandExecutor, SeesTheExitFirst])
+def test_c8_a_callable_that_heeds_a_drain_costs_nothing_whoever_is_first(
+    world: World, executor: type[CommandExecutor]
+) -> None:
+    world.app._executor = executor()
+    plan = world.submit(callable_draft(world, BEATS))
+    worker = world.worker(jobs=1)
+    world.until(lambda: any(attempt.note for attempt in world.attempts(plan, "a")), what="it never said anything")
+    worker.stop()
+    order = world.order(plan, "a")
+    assert (order.state, order.failures, order.account.charged.get("attempts", 0)) == ("ready", 0, 0)
+    world.check()
+
+
+def test_x10_a_callable_that_stops_by_itself_has_failed(world: World) -> None:
+    plan = world.submit(callable_draft(world, BEATS.replace("while True:", "raise fp.Stopping('tired')\n    while 1:")))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    order = world.order(plan, "a")
+    assert (order.state, order.reason) == ("failed", "stopped_on_order")
+    assert "tired" in world.facts(plan, "a").message
+    world.check()
+
+
+def test_x10_a_yield_that_nobody_was_told_of_is_a_failure(world: World) -> None:
+    plan = world.submit(callable_draft(world, BEATS.replace("while True:", "raise fp.Yield\n    while True:")))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    order = world.order(plan, "a")
+    assert (order.state, order.reason) == ("failed", "callable_failed")
+
+
+def test_x10_an_outcome_makes_no_success_of_a_failed_exit(world: World) -> None:
+    """What the process wrote is a claim; whoever writes it by hand gains nothing."""
+    forged = """
+        import json, os, sys
+        with open(sys.argv[-1], "w") as file:
+            json.dump({"v": 1, "outcome": "succeeded"}, file)
+        os._exit(3)
+    while True:"""
+    plan = world.submit(callable_draft(world, BEATS.replace("    while True:", "    if True:" + forged)))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    assert (world.order(plan, "a").state, world.order(plan, "a").reason) == ("failed", "exit_code_unexpected")
