@@ -71,3 +71,43 @@ def test_x10_a_program_is_killed_goes_on_pays_once_asks_and_ends(repo: Repo, lan
     assert attempts[0]["state"] not in ("accepted", "yielded")
     assert repo.document("journal", "replay")["match"] is True
     assert repo.document("journal", "verify")["ok"] is True
+
+
+PARENT = """\
+[budget]
+attempts = 9
+
+[[work]]
+name = "parent"
+inputs = ["readme.txt", "kid.toml"]
+outputs = ["got.txt"]
+budget = { attempts = 9 }
+run = ["sh", "-c", '''
+set -eu
+fencepost attempt child kid.toml
+if fencepost attempt output kid seen.txt --to got.txt; then exit 0; fi
+echo changed > readme.txt
+fencepost attempt checkpoint readme.txt
+fencepost attempt yield --child kid
+''']
+"""
+KID = """\
+name = "kid"
+run = ["sh", "-c", "cat readme.txt > seen.txt; ls >> seen.txt"]
+outputs = ["seen.txt"]
+accept = { files = ["seen.txt"], verify = ["sh", "-c", "grep -q repository seen.txt"] }
+"""
+
+
+def test_w5_a_child_starts_from_what_its_parent_was_pinned_with(repo: Repo) -> None:
+    repo.write("kid.toml", KID)
+    repo.write("plan.toml", PARENT)
+    document = repo.document("run", "plan.toml")
+    assert document["outcome"] == "done"
+    assert {order["name"]: order["state"] for order in document["orders"]}["parent"] == "applied"
+    repo.document("order", "files", "parent", "--to", str(repo.folder.parent / "out"))
+    got = next((repo.folder.parent / "out").rglob("got.txt")).read_text()
+    assert got == "a repository\nkid.toml\nreadme.txt\nseen.txt\n"
+    child = repo.document("order", "show", "parent.kid")
+    assert (child["state"], child["attempts"]) == ("applied", 1)
+    assert repo.document("journal", "replay")["match"] is True
