@@ -66,6 +66,13 @@ def test_x10_a_program_is_killed_goes_on_pays_once_asks_and_ends(repo: Repo, lan
     assert report == "5 pages, publish: yes\n"
     numbers = [each["number"] for each in receipts(repo)]
     assert len(numbers) == len(set(numbers)), "no page was read twice"
+    shown = repo.document("attempt", "show", "pages", "--attempt", "2")["said"]
+    assert [each["path"] for each in shown["files"]] == ["pages.txt"] and shown["whole"] is True
+    assert [each["number"] for each in shown["checkpoints"]] == list(range(6 - len(shown["checkpoints"]), 6))
+    assert "pages.txt" in repo.call("attempt", "show", "pages", "--attempt", "2").stdout
+    repo.document("order", "files", "pages", "--attempt", "2", "--kept", "--to", str(repo.folder.parent / "kept"))
+    assert (repo.folder.parent / "kept" / "pages.txt").read_text().count("text of page") == 5
+    assert repo.document("order", "files", "pages", "--attempt", "1", "--kept")["items"] == []
     attempts = repo.document("attempt", "list", "pages")["items"]
     assert [each["state"] for each in attempts][1:] == ["yielded", "accepted"]
     assert attempts[0]["state"] not in ("accepted", "yielded")

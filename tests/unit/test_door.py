@@ -344,11 +344,15 @@ def test_payloads_have_one_bound_together_and_small_requests_pass_by(door: Opene
 
 def test_a_sender_has_room_for_one_payload_at_a_time(door: Opened) -> None:
     slow, second = door.link(), door.link()
-    slow.sendall(ask("a", bytes=2_000, n=1))
+    slow.sendall(ask("a", bytes=4_000, n=1) + b"x")
     time.sleep(0.05)
-    second.sendall(ask("a", bytes=2_000, n=2) + b"x" * 2_000)
-    assert door.say("b", "echo", b"x" * 4_000, n=3)[0]["n"] == 3
-    slow.sendall(b"x" * 2_000)
+    second.sendall(ask("a", bytes=4_000, n=2) + b"x" * 3_999)
+    time.sleep(0.05)
+    with door.link() as other:
+        other.sendall(ask("b", bytes=4_000, n=3) + b"x" * 4_000)
+        assert read_line(other).get("n") == 3
+    slow.sendall(b"x" * 3_999)
+    second.sendall(b"x")
     assert [read_line(slow)["n"], read_line(second)["n"]] == [1, 2]
     slow.close()
     second.close()

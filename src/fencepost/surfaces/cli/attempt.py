@@ -22,6 +22,7 @@ from fencepost.core.views import attempt_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.attempt_inside import add_commands
+from fencepost.surfaces.cli.attempt_said import said_by
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
 from fencepost.surfaces.cli.words import amounts, count, fields, instant, one_line, state_text
 
@@ -106,6 +107,7 @@ def evidence(look: Look, attempt: AttemptState, order: OrderState) -> dict[str, 
     document["hold"] = None if hold is None else hold_document(hold)
     document["order_name"] = title_of(look, order)
     document["sequence"] = look.head.seq
+    document["said"], _ = said_by(look, attempt)
     document["evidence"] = {
         name: msgspec.to_builtins(look.body(seq, _RECORDS[name])) if seq else None for name, seq in seqs.items()
     }
@@ -125,6 +127,7 @@ def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
     if document["lease"]["live"]:
         rows.append(("lease", f"live until {instant(document['lease']['until_us'])}"))
     rows.append(("ended", instant(document["ended_us"])))
+    rows += _said_rows(document)
     rows += _record_rows(document["evidence"])
     for late in document["late"]:
         rows.append(("late", f"{late['what']} kept and refused, {late['digest']}"))
@@ -135,6 +138,21 @@ def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
     records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
     rows.append(("records", records))
     fields(out, rows, width=max(len(label) for label, _ in rows))
+
+
+def _said_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What its program said while it ran."""
+    said = document["said"]
+    rows = [("said", one_line(document["note"]))] if document["note"] else []
+    if saved := said["checkpoints"]:
+        last = saved[-1]
+        rows.append(
+            ("saved", f"checkpoint {last['number']} of the order, {last['kind']}, {count(last['bytes'], 'byte')}")
+        )
+    rows += [("kept", f"{one_line(item['path'])}, {count(item['bytes'], 'byte')}") for item in said["files"]]
+    if not said["whole"]:
+        rows.append(("kept", "more than was looked for"))
+    return rows
 
 
 def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:

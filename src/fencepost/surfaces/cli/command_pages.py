@@ -74,6 +74,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "order files": _page(
         ("fencepost order files tests", "the files of the applied result"),
         ("fencepost order files tests --to result", "verified copies of them"),
+        ("fencepost order files tests --attempt 1 --kept", "evidence that its program kept while it ran"),
         exits=(0, 3, 5),
     ),
     "order graph": _page(

@@ -210,14 +210,15 @@ def files(
     *,
     to: Annotated[str | None, Parameter(help="Folder to write verified copies into.")] = None,
     attempt: Annotated[int | None, Parameter(help="What this attempt left, applied or not.")] = None,
+    kept: Annotated[bool, Parameter(help="What its program kept as evidence while it ran.")] = False,
     options: Globals = NO_GLOBALS,
 ) -> None:
     """List the files of the applied result, or write verified copies of them. Files that differ are never replaced."""
-    from fencepost.surfaces.cli.order_files import copy_files, files_of, files_text
+    from fencepost.surfaces.cli.order_files import copy_files, files_of, files_text, kept_of
 
     with opened(options) as home:
         with home.kernel.reader.look() as look:
-            document, references = files_of(look, find_order(look, name), attempt)
+            document, references = (kept_of if kept else files_of)(look, find_order(look, name), attempt)
         if to is not None:
             document["written"] = copy_files(home.artifacts, references, Path(to))
         emit(options, document, lambda out: files_text(document, out))

@@ -19,6 +19,7 @@ from fencepost.core.state import OrderState
 from fencepost.kernel.read import Look
 from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.errors import PathRefused
+from fencepost.surfaces.cli.attempt_said import said_by
 from fencepost.surfaces.cli.context import CommandError
 from fencepost.surfaces.cli.whole_file import naming
 from fencepost.surfaces.cli.words import count, one_line
@@ -48,6 +49,17 @@ def files_of(look: Look, order: OrderState, ordinal: int | None) -> tuple[dict[s
         {"path": ref.path, "digest": ref.digest, "bytes": ref.bytes, "mode": f"{ref.mode:04o}"} for ref in references
     ]
     return {"name": order.task, "id": order.order, "state": order.state, "items": items}, references
+
+
+def kept_of(look: Look, order: OrderState, ordinal: int | None) -> tuple[dict[str, Any], Sequence[ArtifactRef]]:
+    """As `files_of`, for what a program kept while it ran: of one attempt, first value the last one."""
+    attempts = look.attempts(order.order)
+    attempt = next((one for one in reversed(attempts) if ordinal in (None, one.ordinal)), None)
+    if attempt is None:
+        which = "attempt yet" if ordinal is None else f"attempt {ordinal}"
+        raise CommandError("not_found", f"{order.task} has no {which}", next_step="fencepost attempt list")
+    said, references = said_by(look, attempt)
+    return {"name": order.task, "id": order.order, "state": order.state, "items": said["files"]}, references
 
 
 def _left(order: OrderState) -> str:
