@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,17 +25,13 @@ from fencepost.core.commands import (
     ReserveNext,
     WaitDraft,
 )
-from fencepost.core.decide.dispatch import input_set as set_of_inputs
-from fencepost.core.matching import handed_files
 from fencepost.core.records.attempt import ResultFacts
-from fencepost.core.records.common import ArtifactRef, FailureClass
-from fencepost.core.records.plan import PlanRevision, WorkOrderSpec
-from fencepost.core.state import AttemptState, PlanState
-from fencepost.kernel.read import Look
+from fencepost.core.records.common import FailureClass
+from fencepost.core.state import AttemptState
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import Ended, Job
-from fencepost.ports.workspace import HandedFile, Inputs, Workspace
+from fencepost.ports.workspace import Workspace
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Reported
 from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
@@ -45,28 +40,14 @@ from fencepost.services.means import Means, attempt_lock
 from fencepost.services.outcomes import read_outcome
 from fencepost.services.results import facts_of, failed, time_used
 from fencepost.services.sink import Sink
+from fencepost.services.tasks import Task, layout_of, task_of
 
 CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
-BLOB = "blob/1"  # kind of the checkpoints that are laid out as a file
-REPOSITORY = "repository"  # provenance key under which a plan says where it was submitted from
 PASSING = frozenset({"budget_held", "clock_blocked"})
 """Refusals of an activation that pass: the reservation is given back at once, everything else lets it lapse."""
 UNKEEPABLE = frozenset({"too_large", "bad_command", "out_of_range"})
 """Refusals of a report for what it contains."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """What an attempt needs to know of its order."""
-
-    spec: WorkOrderSpec
-    inputs: str
-    handed: tuple[ArtifactRef, ...]
-    repository: str
-    time_limit_us: int  # as held: what is left of a ceiling may be less than the spec's
-    earlier: tuple[AttemptState, ...] = ()
-    checkpoint: str | None = None  # payload that its program goes on from
 
 
 @dataclass(kw_only=True)
@@ -101,22 +82,7 @@ class Attempts:
         `after` reserves the next order in the group of the report, which spares a commit; what it got is returned.
         """
         with self._means.kernel.reader.look() as look:
-            order = look.order(reservation["order"])
-            if order is None:
-                raise FencepostError(f"{reservation['order']} was reserved and is not there")
-            spec = look.spec(order)
-            handed = handed_files(spec, partial(_applied_files, look))
-            repository = _repository(look, spec)
-            earlier = look.attempts(order.order) if reservation["fence"] > 1 else []
-        task = Task(
-            spec=spec,
-            inputs=set_of_inputs(spec.inputs.digest, handed),
-            handed=handed,
-            repository=repository,
-            time_limit_us=reservation["time_limit_us"],
-            earlier=tuple(attempt for attempt in earlier if attempt.attempt != reservation["attempt"]),
-            checkpoint=saved.payload if (saved := order.checkpoints.get(BLOB)) is not None else None,
-        )
+            task = task_of(look, reservation)
         lease = self._activate(reservation, task)
         if lease is None:
             return None
@@ -412,27 +378,3 @@ def with_time(facts: ResultFacts, attempt: str, duration_us: int) -> ResultFacts
 def matches_name(names: tuple[str, ...], name: str) -> bool:
     """Whether a variable is among those an order names; one that ends in `*` is a prefix."""
     return any(name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted for wanted in names)
-
-
-def layout_of(spec: WorkOrderSpec, handed: tuple[ArtifactRef, ...]) -> Inputs:
-    return Inputs(
-        manifests=() if spec.inputs.manifest is None else (spec.inputs.manifest,),
-        handed=tuple(
-            HandedFile(path=ref.path, digest=ref.digest, mode="0755" if ref.mode & 0o100 else "0644") for ref in handed
-        ),
-    )
-
-
-def _applied_files(look: Look, name: str) -> tuple[ArtifactRef, ...]:
-    order = look.order(name)
-    facts = look.facts(order.result_seq) if order is not None and order.state == "applied" else None
-    return () if facts is None else facts.artifacts
-
-
-def _repository(look: Look, spec: WorkOrderSpec) -> str:
-    if spec.plan is None:
-        return ""
-    plan = look.find(spec.plan, PlanState)
-    if plan is None:
-        raise FencepostError(f"{spec.plan} is named by an order and is not there")
-    return look.body(plan.record_seq, PlanRevision).provenance.get(REPOSITORY, "")

@@ -15,13 +15,11 @@ The rules, whoever carries the words in and out:
 from __future__ import annotations
 
 import hmac
-import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from fencepost.core import canonical
-from fencepost.core.canonical import Undecodable, digest_of
+from fencepost.core.canonical import digest_of
 from fencepost.core.commands import (
     AnyCommand,
     AppendEvent,
@@ -44,21 +42,18 @@ from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.workspace import OutputProblem, Workspace
 from fencepost.sdk import wire
 from fencepost.services import requests as ask
-from fencepost.services.children import child_documents, draft_child, outputs_of
+from fencepost.services.children import draft_child, outputs_of
 from fencepost.services.desk import HEARTBEAT_S, Desk
+from fencepost.services.greeting import hello_document
 from fencepost.services.leases import Lease
 from fencepost.services.means import Means
+from fencepost.services.payloads import STEPS, base_of, checked_base, require_kind
 from fencepost.services.requests import Declined
 
-STEPS: Final = "steps/1"
-KINDS: Final = ("blob/1", STEPS)
-DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 PATIENCE_US: Final = 5_000_000
 """How long a program waits for a store that cannot be reached, before it is told."""
 CLOSED_MAX: Final = 1_024
 """Tokens of attempts that are over and are still known as such."""
-ANSWERS_BYTES_MAX: Final = 2**19
-"""Of all answers in one reply; those that do not fit are asked for one by one."""
 
 
 class Sink:
@@ -199,7 +194,7 @@ class Sink:
 
     def _checkpoint(self, desk: Desk, form: ask.Checkpoint, payload: bytes | None) -> Answer:
         data = payload or b""
-        base = _checked_base(form.kind, data)
+        base = checked_base(form.kind, data)
         digest = sha256_of(data)
         order = self._order(desk)
         saved = order.checkpoints.get(form.kind)
@@ -236,13 +231,13 @@ class Sink:
         if saved is not None:
             if desk.chain[0] != saved.payload:
                 last = self._means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
-                desk.chain = (saved.payload, _base_of(last))
+                desk.chain = (saved.payload, base_of(last))
             allowed = desk.chain
         if base not in allowed:
             raise Declined("checkpoint_moved", "the payload is not based on the last one of its kind", where="/bytes")
 
     def _resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
-        _require_kind(form.kind)
+        require_kind(form.kind)
         saved = self._order(desk).checkpoints.get(form.kind)
         if saved is None:
             if form.optional:
@@ -254,7 +249,7 @@ class Sink:
                 "no_checkpoint", "the payload that was served last is not based on this one", where="/digest"
             )
         data = self._means.artifacts.read(wanted, wire.PAYLOAD_BYTES_MAX)
-        desk.base = _base_of(data) if form.kind == STEPS else None
+        desk.base = base_of(data) if form.kind == STEPS else None
         reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": wanted}
         return Answer(reply=reply, payload=data)
 
@@ -353,39 +348,9 @@ class Sink:
         return Answer(reply={"question": form.question, "answered": value is not None, "value": value})
 
     def _hello(self, desk: Desk, form: ask.Hello, payload: bytes | None) -> Answer:
-        spec = desk.spec
         with self._means.kernel.reader.look() as look:
-            order = self._order_in(look, desk)
-            children = child_documents(look, order)
-            answers, left_off = _answers(look, order)
-        return Answer(
-            reply={
-                "attempt": desk.attempt,
-                "order": order.order,
-                "task": order.task,
-                "plan": order.plan,
-                "fence": desk.lease.fence,
-                "params": canonical.parse(spec.params.encode()) if spec.params else {},
-                "spec": {
-                    "digest": spec.spec,
-                    "input_set": desk.input_set,
-                    "classification": spec.classification,
-                    "attempt_time_us": spec.attempt_time_us,
-                    "outputs": list(spec.outputs),
-                    "effects": spec.effects,
-                },
-                "number": order.checkpoint_number,
-                "checkpoints": {
-                    kind: {"number": saved.number, "checkpoint": saved.envelope, "digest": saved.payload}
-                    | {"size": saved.bytes}
-                    for kind, saved in sorted(order.checkpoints.items())
-                },
-                "answers": answers,
-                "answers_left_off": left_off,
-                "children": children,
-                "lease_left_us": self._left_us(desk),
-            }
-        )
+            document = hello_document(look, desk, self._order_in(look, desk))
+        return Answer(reply={**document, "lease_left_us": self._left_us(desk)})
 
     # Help
 
@@ -418,38 +383,6 @@ def _key(token: str) -> str:
     return sha256_of(token.encode())
 
 
-def _require_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise Declined("unknown_tag", f"{kind!r} is no registered kind of checkpoint", where="/kind")
-
-
-def _base_of(data: bytes) -> str:
-    """The payload that one of a chain is based on, "" for none."""
-    return _base_in(canonical.parse(data))
-
-
-def _base_in(value: object) -> str:
-    base = value.get("base") if isinstance(value, dict) else None
-    return base if isinstance(base, str) and DIGEST.fullmatch(base) is not None else ""
-
-
-def _checked_base(kind: str, data: bytes) -> str:
-    """What a payload that is what its kind says is based on, "" for nothing. Raises Declined."""
-    _require_kind(kind)
-    if kind != STEPS:
-        return ""
-    try:
-        value = canonical.parse(data)
-        exact = canonical.encode(value)
-    except Undecodable as error:
-        raise Declined(error.code, f"the payload is no {kind}: {error}", where="/bytes") from None
-    if not isinstance(value, dict):
-        raise Declined("wrong_type", f"the payload of {kind} is an object", where="/bytes")
-    if exact != data:
-        raise Declined("bad_value", f"the payload of {kind} is canonical JSON (RFC 8785)", where="/bytes")
-    return _base_in(value)
-
-
 def _checkpoint_reply(kind: str, number: int, envelope: str, digest: str, *, duplicate: bool) -> dict[str, Any]:
     return {"kind": kind, "number": number, "checkpoint": envelope, "digest": digest, "duplicate": duplicate}
 
@@ -472,18 +405,3 @@ def _amounts(form: ask.Amounts) -> dict[str, int]:
             message = f"{text!r} is not an amount of money, such as 0.004"
             raise Declined("bad_money", message, where=f"/amounts/money/{currency}") from None
     return found
-
-
-def _answers(look: Look, order: OrderState) -> tuple[dict[str, str], list[str]]:
-    """Question -> answer, the newest first as far as they fit, and the questions of those that do not."""
-    answers: dict[str, str] = {}
-    left_off = []
-    room = ANSWERS_BYTES_MAX
-    for question, seq in sorted(order.answers.items(), key=lambda item: -item[1]):
-        value = look.body(seq, AnswerRecorded).value
-        room -= len(value.encode())
-        if room < 0:
-            left_off.append(question)
-        else:
-            answers[question] = value
-    return answers, left_off
