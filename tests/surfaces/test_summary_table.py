@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fencepost.core.state import PlanState
+from fencepost.surfaces.cli.summary import report
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.view.cells import text_of, width_of
 from fencepost.surfaces.cli.view.signs import UNICODE, Marks
+from tests.surfaces.cli_world import World, draft
+from tests.surfaces.test_view_follow import counted
 
 ENTRIES = [
     Entry(
@@ -70,6 +76,21 @@ def test_a_wide_table_has_its_reasons_beside_the_orders() -> None:
     assert lines[0].endswith("PROOF, OR WHY NOT")
     assert lines[1].startswith("✓ fetch") and lines[1].endswith("exit code 0, verifier passed")
     assert any(line.startswith("✗ spelling") and line.endswith("exit_code_unexpected, may fail") for line in lines)
+
+
+@pytest.mark.parametrize("size", [20, 120])
+def test_a_report_reads_the_plan_once_however_many_orders_are_left(tmp_path: Path, size: int) -> None:
+    """The next step of each order names the plan's file, which stands in a record as large as the plan."""
+    world = World(tmp_path)
+    plan = world.submit("main", [draft(f"n{number}") for number in range(size)])
+    with world.open() as app, counted(app) as (look, counting):
+        found = look.find(plan, PlanState)
+        assert found is not None
+        counting.calls.clear()
+        orders = report(look, found, "waiting").findings
+        assert {finding.following for finding in orders} == {"fencepost run PLAN, or fencepost worker start"}
+        assert counting.calls.count("records") <= 1, counting.calls
+        assert len(counting.calls) < 20, counting.calls
 
 
 def test_names_are_foreign_text() -> None:

@@ -18,7 +18,7 @@ from fencepost.kernel.replay import projection_digest
 from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
 from fencepost.surfaces.cli.order_why import budget_lines, budget_of
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
-from fencepost.surfaces.cli.typed import here, plan_step
+from fencepost.surfaces.cli.typed import filled_step, here, plan_file
 from fencepost.surfaces.cli.view.cells import Line, Span, painted
 from fencepost.surfaces.cli.view.signs import Marks, rank_of
 from fencepost.surfaces.cli.words import (
@@ -29,7 +29,6 @@ from fencepost.surfaces.cli.words import (
     dimension_label,
     duration,
     named_step,
-    one_line,
     wrapped,
 )
 
@@ -76,11 +75,12 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
     attempts = look.many([order.attempt for order in orders if order.attempt])
     findings = []
     budgets_left = BUDGETS_SHOWN_MAX
+    file = plan_file(look, plan.plan)
     for order in orders:
         attempt = attempts.get(order.attempt) if order.attempt else None
         facts = look.facts(order.result_seq) if order.result_seq else None
         known = attempt if isinstance(attempt, AttemptState) else None
-        details, following = _helps(look, order, known, f"{plan.name}/{order.task}", budgets_left)
+        details, following = _helps(look, plan, order, known, file, budgets_left)
         budgets_left -= order.state == "budget_exhausted"
         findings.append(Finding(order=order, attempt=known, facts=facts, details=details, following=following))
     digest = projection_digest(row for page in look.state_pages() for row in page)
@@ -153,7 +153,7 @@ def _entry(finding: Finding) -> Entry:
 
 
 def _helps(
-    look: Look, order: OrderState, attempt: AttemptState | None, name: str, budgets_left: int
+    look: Look, plan: PlanState, order: OrderState, attempt: AttemptState | None, file: str, budgets_left: int
 ) -> tuple[tuple[str, ...], str]:
     """What is known of an order that was not applied, and what helps it on.
 
@@ -161,9 +161,9 @@ def _helps(
     """
     if order.state == "applied":
         return (), ""
+    name = f"{plan.name}/{order.task}"
     if order.wait is not None and order.wait.question:
-        asked = f"asks: {order.wait.prompt or order.wait.question}"
-        return (one_line(asked),), f"fencepost order answer {name} VALUE"
+        return tuple(wait_lines(order)), f"fencepost order answer {name} VALUE"
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
         return (), f"fencepost order why {name}"
@@ -172,8 +172,8 @@ def _helps(
         lines = [line.strip() for short in found.get("budget", ()) for line in budget_lines(short)]
         return tuple(lines), found.get("next") or f"fencepost order why {name}"
     ordinal = attempt.ordinal if attempt is not None else None
-    step = named_step(plan_step(look, order.plan, row.next_step), name, ordinal)
-    return (*wait_lines(order), *failure_lines(look, order)), step
+    step = named_step(filled_step(row.next_step, file=file, is_open=plan.open > 0), name, ordinal)
+    return tuple(failure_lines(look, order)), step
 
 
 def _proofs(finding: Finding, facts: ResultFacts) -> tuple[list[str], str]:

@@ -69,10 +69,15 @@ def plan_file(look: Look, plan: str | None) -> str:
 
 def plan_step(look: Look, plan: str | None, step: str) -> str:
     """A next step about a plan: its file for PLAN, and the option that submits it anew as it stands."""
+    if UNKNOWN_FILE not in step:
+        return step
     found = look.find(plan, PlanState) if plan is not None else None
-    if found is not None and found.open:
-        step = step.replace("PLAN --again", "PLAN --new")
-    return planned_step(step, plan_file(look, plan))
+    return filled_step(step, file=plan_file(look, plan), is_open=found is not None and found.open > 0)
+
+
+def filled_step(step: str, *, file: str, is_open: bool) -> str:
+    """The same for whoever knows the plan's file: it stands in a record that is as large as the plan."""
+    return planned_step(step.replace("PLAN --again", "PLAN --new") if is_open else step, file)
 
 
 def by_name(look: Look, error: FencepostError) -> None:
