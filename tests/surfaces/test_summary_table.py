@@ -93,6 +93,16 @@ def test_a_report_reads_the_plan_once_however_many_orders_are_left(tmp_path: Pat
         assert len(counting.calls) < 20, counting.calls
 
 
+def test_what_is_short_stands_beside_its_order_even_in_a_narrow_column() -> None:
+    entries = [
+        Entry(name="summaries", state="applied", tries="1", time="1s", cost="USD 0.24", told="exit code 0"),
+        Entry(name="last", state="blocked_dependency", tries="-", time="-", told="waiting_for_dependencies"),
+    ]
+    lines = [text_of(line) for line in table_lines(entries, width=77, marks=UNICODE)]
+    assert lines[1].endswith("USD 0.24  exit code 0")
+    assert lines[3] == "    waiting_for_dependencies"
+
+
 def test_names_are_foreign_text() -> None:
     entry = Entry(name="a\x1b[2Jb", state="applied", tries="1", time="1s", told="\x1b]0;t\x07ok", below=("\x07",))
     text = "\n".join(text_of(line) for line in table_lines([entry], width=79, marks=UNICODE))

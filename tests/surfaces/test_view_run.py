@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -180,6 +181,17 @@ def test_no_color_is_honoured_by_view_and_summary(repo: Repo) -> None:
     repo.write("go", "")
     assert terminal.ended() == 0
     assert b"m\x1b" not in terminal.raw and b"[32m" not in terminal.raw and b"\x1b[2m" not in terminal.raw
+
+
+def test_with_json_the_view_is_on_stderr_and_the_document_on_stdout(repo: Repo) -> None:
+    script = f"{' '.join(CLI)} run plan.toml --jobs 2 --json > out.json"
+    terminal = OnTerminal(["sh", "-c", script], folder=repo.folder, environment=repo.environment())
+    seen(terminal)
+    repo.write("go", "")
+    assert terminal.ended() == 0
+    assert terminal.is_given_back
+    document = json.loads((repo.folder / "out.json").read_text())
+    assert document["outcome"] == "done" and len(document["orders"]) == 4
 
 
 def test_force_color_paints_a_summary_in_a_pipe(repo: Repo) -> None:

@@ -16,7 +16,7 @@ from fencepost.surfaces.cli.view.signs import Marks
 TIME_CELLS = 8  # of the longest time, so that columns stand where they stood the last time
 NAME_MOST = 24  # cells of a name before it takes a line of its own
 COST_MOST = 16  # cells of a cost; of several the first, which is money, has the column
-LAST_LEAST = 20  # cells for proof or reason beside its order; with less it stands below
+LAST_LEAST = 20  # cells in which a proof or reason is broken; with less what does not fit stands below
 _HEADINGS = ("ORDER", "STATE", "TRIES", "TIME", "COST", "PROOF, OR WHY NOT")
 
 
@@ -58,7 +58,7 @@ def _headings(cells: Sequence[int], lead: int, last: int) -> Line:
         for heading, size in zip(_HEADINGS, cells, strict=False)
         if size
     ]
-    end = [Span(_HEADINGS[-1], "faint")] if last >= LAST_LEAST else []
+    end = [Span(_HEADINGS[-1], "faint")] if last >= len(_HEADINGS[-1]) else []
     return (Span(" " * lead), *shown, *end)
 
 
@@ -83,7 +83,7 @@ def _entry(entry: Entry, cells: Sequence[int], lead: int, last: int, width: int,
     if _first(entry.cost) != entry.cost:
         below.insert(0, f"cost {entry.cost}")
     told: list[str] = []
-    if last >= LAST_LEAST:
+    if last >= LAST_LEAST or width_of(clean(entry.told)) <= last:
         told = folded(clean(entry.told), last)
     elif entry.told:
         below.insert(0, entry.told)
