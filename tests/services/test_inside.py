@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.commands import AnswerOrder, CancelOrder
+from fencepost.core.commands import AnswerOrder, CancelOrder, SetBudget
 from fencepost.core.records.attempt import AttemptEvent
 from fencepost.core.records.plan import Acceptance
 from fencepost.ports.errors import StorageUnavailable
@@ -758,6 +758,22 @@ def test_w5_a_child_has_its_parents_inputs_and_its_outputs_come_back(world: Worl
     world.until_ended(plan)
     assert world.order(plan, "a").account.charged["attempts"] >= 2
     world.check()
+
+
+@pytest.mark.parametrize("attempts", [1, 9])
+def test_w5_a_child_is_found_again_after_a_person_has_set_its_parents_budget(
+    world: World, speaker: Speaker, attempts: int
+) -> None:
+    """What is not written in its table follows from its parent's ceiling, as that was when it was first asked for."""
+    plan, attempt = begin(world, speaker, ceilings={"attempts": 2})
+    made = attempt.child("kid", ["true"])
+    written = attempt.child("other", ["true"], budget={"attempts": 2})
+    world.write("human", SetBudget(account=world.order(plan, "a").order, ceilings={"attempts": attempts}))
+    assert attempt.child("kid", ["true"]) == {**made, "fresh": False}
+    assert attempt.child("other", ["true"], budget={"attempts": 2}) == {**written, "fresh": False}
+    assert code_of(lambda: attempt.child("other", ["true"], budget={"attempts": 1})) == "child_changed"
+    speaker.end()
+    world.until_ended(plan)
 
 
 def test_w5_a_childs_files_come_from_the_workspace_as_it_is(world: World, speaker: Speaker) -> None:

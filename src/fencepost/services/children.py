@@ -16,6 +16,7 @@ from fencepost.core.commands import OrderDraft
 from fencepost.core.machines import WORK_ORDER
 from fencepost.core.planfile import PlanDocument, PlanProblem, RawDocument, WorkItem, check_document
 from fencepost.core.records.common import ArtifactRef
+from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import OrderState
 from fencepost.kernel.read import Look
 from fencepost.services.desk import Desk
@@ -40,6 +41,19 @@ _REF_BYTES: Final = 128
 def draft_child(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
     """The order that a table means, its files pinned and durable. Raises Declined, StorageError."""
     _refuse_foreign(table)
+    known = parent.children.get(str(table.get("name")))
+    draft = _drafted(means, desk, table, parent)
+    budget = table.get("budget")
+    if known is None or (isinstance(budget, dict) and "attempts" in budget):
+        return draft
+    # Attempts that the table does not name follow from its parent's ceiling, as that was when it was first asked for.
+    with means.kernel.reader.look() as look:
+        order = look.order(known)
+        ceilings = {} if order is None else look.body(order.spec_seq, WorkOrderSpec).ceilings
+    return replace(draft, ceilings={**draft.ceilings, "attempts": ceilings.get("attempts", ATTEMPTS_FIRST_MAX)})
+
+
+def _drafted(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
     item = _checked(table, parent)
     if not item.pins_every_file() or item.accept.schema:
         return _pinned(means, desk, table, parent)
@@ -70,6 +84,8 @@ def _checked(table: dict[str, Any], parent: OrderState, tree: Sequence[str] | No
     """The table as plan files read it, beside its siblings."""
     siblings = [{"name": name, **_STAND_IN} for name in parent.children if name != table.get("name")]
     most = min(parent.account.ceiling.get("attempts", ATTEMPTS_FIRST_MAX), ATTEMPTS_FIRST_MAX)
+    if table.get("name") in parent.children:
+        most = ATTEMPTS_FIRST_MAX  # it is there already, whatever has become of its parent's ceiling
     plan = {"budget": {"attempts": most}, "work": [table, *siblings]}
     checked = check_document(RawDocument(value=plan), stem="children", tree=tree)
     problems = [problem for problem in checked.problems if problem.at.startswith("/work/0")]

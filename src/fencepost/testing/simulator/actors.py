@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fencepost.core.commands import (
+    AnswerOrder,
     AnyCommand,
     ApplyResult,
     CancelOrder,
@@ -30,8 +31,11 @@ from fencepost.testing.simulator.checks import Checks
 from fencepost.testing.simulator.faults import PER_MILLION, STRANGER, Faults
 from fencepost.testing.simulator.loop import Loop
 from fencepost.testing.simulator.scenario import Action, Scenario, plan_of, single_of
+from fencepost.testing.simulator.speech import Said
 
 AGAIN_US = 300_000
+ANSWER_US = 2_000_000
+ANSWER_SLOW_US = 30_000_000
 
 
 class Wants:
@@ -107,6 +111,41 @@ def _send(kernel: Kernel, request: Request) -> None:
     """The same request once more, of which nobody waits for the answer."""
     with suppress(StorageError):
         kernel.write(request)
+
+
+class People:
+    """Whoever answers what orders ask. `asked` is told of every question, as a person would be."""
+
+    def __init__(self, loop: Loop, faults: Faults, said: Said) -> None:
+        self._loop = loop
+        self._faults = faults
+        self._said = said
+        self._open: dict[tuple[str, str], int] = {}  # (order, question) -> when it is answered
+
+    def asked(self, order: str, question: str) -> None:
+        slow_us = ANSWER_SLOW_US if self._faults.hits("answer_slow") else ANSWER_US
+        due_us = self._loop.now_us + int(self._loop.chance.random() * slow_us)
+        self._open.setdefault((order, question), due_us)
+
+    def run(self, kernel: Kernel) -> None:
+        while True:
+            now_us = self._loop.now_us
+            for (order, question), due_us in list(self._open.items()):
+                if due_us <= now_us:
+                    self._answer(kernel, order, question)
+            self._loop.wait(now_us + ANSWER_US // 2)
+
+    def _answer(self, kernel: Kernel, order: str, question: str) -> None:
+        value = f"answer to {question}"
+        with suppress(StorageError):
+            if self._faults.hits("answer_to_another"):
+                kernel.write(kernel.request("human", AnswerOrder(order=order, value="?", question="other")))
+            receipt = kernel.write(kernel.request("human", AnswerOrder(order=order, value=value, question=question)))
+            if receipt.ok:
+                self._said.answered(order, question, value)
+            self._open.pop((order, question), None)
+            if self._faults.hits("answer_doubled"):
+                kernel.write(kernel.request("human", AnswerOrder(order=order, value="second", question=question)))
 
 
 class Stranger:

@@ -24,6 +24,7 @@ from fencepost.ports.journal import Append
 from fencepost.testing.simulator.auditor import Auditor, Reply
 from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.loop import Loop, Process
+from fencepost.testing.simulator.speech import Said
 
 STRANGER = "stranger"  # the process of those who repeat and lie
 REQUESTS_KEPT = 400  # of which those who repeat choose
@@ -74,6 +75,10 @@ class Checks:
         self.is_there: Callable[[str], bool] = lambda worker: False
         self._chance = Random("requests")  # its own, so that looking on changes no turn
         trees.began.append(self._began)
+        self.said = Said(self.problem)
+        self.asked: Callable[[str, str], None] = lambda order, question: None
+        self._charged: Counter[str] = Counter()
+        self._booked: set[str] = set()
 
     def witness(self, process: Process) -> Callable[[Request, Receipt, Sequence[Sealed]], None]:
         """The witness of one process's kernel."""
@@ -112,6 +117,8 @@ class Checks:
         records = [msgspec.json.decode(data) for data in stored]
         for record in records:
             self.records[record["kind"]] += 1
+            if record["kind"] in _LOOKED_AT:
+                self._look_at(record["kind"], record["subject"], record["body"])
         if process.name == STRANGER:
             for touched in _attempts_of(request, receipt):
                 self.meddled(touched)
@@ -126,18 +133,55 @@ class Checks:
             evolve(self.shadow, fact_of(read_record(record.seq, record.data)))
             self.shadow.link = Link(record.seq, record.digest)
 
+    def _look_at(self, kind: str, subject: str, body: Mapping[str, Any]) -> None:
+        """Charges are what providers gave out, once each; and who waits runs nothing."""
+        if kind == "work_order_waits":
+            if any(tree.job.attempt == body["attempt"] and not tree.host.asleep for tree in self.trees.alive):
+                self.problem(f"{subject} waits while its attempt {short(body['attempt'])} runs")
+            if body["wait"].get("question"):
+                self.asked(subject, body["wait"]["question"])
+            return
+        if kind == "attempt_result":
+            if subject in self.said.waits and body["facts"]["outcome"] == "succeeded":
+                self.problem(f"{subject} was told that it waits, and is reported as one that is done")
+            return
+        usage = body["usage"]
+        name = f"{usage['provider']}:{usage['receipt']}"
+        if self.said.given.get(name) != usage["amounts"]:
+            self.problem(f"{name} is booked with {usage['amounts']}; its provider gave {self.said.given.get(name)}")
+        if name in self._booked:
+            self.problem(f"the receipt {name} is booked twice")
+        self._booked.add(name)
+        self._charged.update(usage["amounts"])
+
+    def receipts_problem(self) -> str:
+        """Everything that a program was told to be booked is, once; and the scope is charged with just that."""
+        lost = self.said.charged - self._booked
+        if lost:
+            return f"the receipt {min(lost)} was told to be booked, and is not"
+        scope = self.shadow.values.get("scope")
+        account = {} if scope is None else scope.account.charged
+        for name in ("calls", "tokens_input"):
+            if account.get(name, 0) != self._charged[name]:
+                return f"the scope is charged {account.get(name, 0)} {name}; receipts say {self._charged[name]}"
+        return ""
+
     def _compare(self, append: Append) -> None:
         """What the store was given beside the records is what the records lead to (check 6)."""
         touched = self.shadow.touched
+        subjects = {row.subject for row in append.states}
         for row in append.states:
             value = self.shadow.values.get(row.subject)
             if value is None or row.data != encode_value(value) or row.version != value.version:
                 self.problem(f"the state of {row.subject} is not what its records lead to")
             touched.discard(row.subject)
+        if "scope" in subjects:
+            problem = self.receipts_problem()
+            if problem:
+                self.problem(problem)
         if touched:
             self.problem(f"the store was not given the state of {min(touched)}")
             touched.clear()
-        subjects = {row.subject for row in append.states}
         for stage, subject in append.index_delete:
             self._rows.pop((stage, subject), None)
         for put in append.index_put:
@@ -186,8 +230,10 @@ def _attempts_of(request: Request, receipt: Receipt) -> list[str]:
     return [*named, *(each["attempt"] for each in receipt.result.get("reservations", ()))]
 
 
+_LOOKED_AT = frozenset({"attempt_result", "usage_charged", "work_order_waits"})
 _STAGES = (
     index.CLAIM,
+    index.WAIT,
     index.RETRY,
     index.BUDGET,
     index.FINISH,

@@ -96,6 +96,8 @@ class Trees:
         self.alive: list[Tree] = []
         self.began: list[Callable[[Tree], None]] = []
         self.confirmed: list[Callable[[Tree], None]] = []
+        self.speak: Callable[[Tree, Callable[[], None]], bool] = lambda tree, ends: False
+        """Starts a program that says something while it runs, if this one does; `ends` is told of its own end."""
         self.count = 0
 
     def begin(self, tree: Tree) -> None:
@@ -199,7 +201,7 @@ class SimRunning:
         if self._script is not None:
             if self._script.after_us is not None:
                 self._natural_tick_us = tree.began_tick_us + self._script.after_us
-        elif not faults.hits("hangs"):
+        elif not faults.hits("hangs") and not self._trees.speak(tree, self._exits):
             longest_us = LONG_US if loop.chance.random() < LONG_SHARE else SHORT_US * 20
             self._natural_tick_us = tree.began_tick_us + SHORT_US + int(loop.chance.random() * longest_us)
         if faults.hits("keeper_killed"):
@@ -207,6 +209,12 @@ class SimRunning:
         tree.process.at_exit.append(self._worker_gone)
         tree.host.on_wake.append(self._look)
         self._plan()
+
+    def _exits(self) -> None:
+        """The program has said everything, and ends by itself."""
+        self._natural_tick_us = self._tree.host.tick_us()
+        if self._tree.alive and self._tree.ended is None:
+            self._plan()
 
     def _keeper_killed(self) -> None:
         self._tree.keeper = False

@@ -51,6 +51,17 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs_on: int = 0
     verifier_fails: int = 0
     layout_fails: int = 0
+    # What programs say, and people answer
+    said_twice: int = 0
+    checkpoint_stale: int = 0
+    built_beside: int = 0
+    receipt_foreign: int = 0
+    receipt_altered: int = 0
+    child_altered: int = 0
+    yield_taken_back: int = 0
+    answer_slow: int = 0
+    answer_doubled: int = 0
+    answer_to_another: int = 0
     # Turns of the stranger
     message_repeated: int = 0
     key_used_twice: int = 0
@@ -108,6 +119,16 @@ MEANING: Final[Mapping[str, str]] = {
     "runs_on": "of commands whose lease is over: they run on, whatever their keeper does",
     "verifier_fails": "of verifiers that end by themselves: with exit code 1",
     "layout_fails": "of folders that are laid out: a file is not there",
+    "said_twice": "of what programs say: the answer is lost, and they say it again",
+    "checkpoint_stale": "of checkpoints: it builds on one that is not the last",
+    "built_beside": "of checkpoints: another one is saved on the same one at once",
+    "receipt_foreign": "of charges: the receipt was given to a program before, whose ever it was",
+    "receipt_altered": "of charges: the receipt comes once more, with other amounts",
+    "child_altered": "of child orders: other work is asked for under the name of one",
+    "yield_taken_back": "of yields: it is taken back, and the attempt ends as any other",
+    "answer_slow": "of questions: the answer takes up to thirty seconds",
+    "answer_doubled": "of questions: a second answer follows",
+    "answer_to_another": "of questions: the answer is to a question that nobody asked",
     "message_repeated": "of the stranger's turns: a message of somebody else is sent again, soon or late",
     "key_used_twice": "of the stranger's turns: another's key is used for another command",
     "command_doubled": "of the stranger's turns: somebody else's command is sent again under another key",

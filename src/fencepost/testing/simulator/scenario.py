@@ -16,6 +16,7 @@ from fencepost.core.commands import FromDraft, GroupDraft, MemberDraft, OrderDra
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.core.records.plan import Acceptance, Outcome, Retry
 from fencepost.testing.simulator.faults import ALL, STRANGER, Moments, Rates, problem_of
+from fencepost.testing.simulator.speech import ACTS
 from fencepost.testing.simulator.stores import OUTPUT_PATHS, digest
 
 SECOND_US = 1_000_000
@@ -75,6 +76,7 @@ class OrderShape(_Part, frozen=True):
     backoff_us: int = SECOND_US
     verify: bool = False
     outputs: bool = True
+    says: tuple[str, ...] = ()  # what its program does while it runs (`speech.ACTS`)
 
 
 class Action(_Part, frozen=True):
@@ -167,7 +169,7 @@ def _draft(shape: OrderShape) -> OrderDraft:
         attempt_time_us=shape.attempt_time_us,
         attempt_time_least_us=shape.least_us,
         accept=Acceptance(files=(OUTPUT_PATHS[0],) if shape.outputs else (), verify=("check",) if shape.verify else ()),
-        run=("work", str(shape.place)),
+        run=("work", str(shape.place), *shape.says),
         manifest=digest("manifest"),
         handed=() if shape.handed is None else (FromDraft(task=f"w{shape.handed}", files=(OUTPUT_PATHS[0],)),),
         outputs=OUTPUT_PATHS if shape.outputs else (),
@@ -307,12 +309,13 @@ def _shape(chance: Random, place: int) -> OrderShape:
         takes = [member for member, outcomes in group.members if outcomes == ("applied",)]
         if group.kind == "required" and takes and chance.random() < 0.5:
             handed = takes[0]
+    says = tuple(act for act in ACTS if chance.random() < SPOKEN) if chance.random() < SPEAKERS else ()
     return OrderShape(
         place=place,
         priority=chance.choice(("low", "normal", "normal", "high")),
         groups=tuple(groups),
         handed=handed,
-        attempts=chance.choice((None, 1, 2, 3, 5)),
+        attempts=chance.choice((None, 1, 2, 3, 5) if not says else (None, 3, 5, 9)),
         attempt_time_us=chance.choice((2, 20, 20, 120)) * SECOND_US,
         least_us=chance.choice((0, SECOND_US)),
         time_us=chance.choice((None, None, None, 120 * SECOND_US)),
@@ -321,9 +324,12 @@ def _shape(chance: Random, place: int) -> OrderShape:
         backoff_us=chance.choice((0, 100_000, SECOND_US, 5 * SECOND_US)),
         verify=chance.random() < 0.3,
         outputs=chance.random() < 0.8 or place == 0,
+        says=says,
     )
 
 
+SPEAKERS = 0.4  # share of the orders whose programs say something while they run
+SPOKEN = 0.6  # share of the things that there are to say, which one of them does
 USUAL_MOMENTS = Moments(
     crash=140,
     client_crash=80,
@@ -403,6 +409,16 @@ USUAL_RATES = Rates(
     runs_on=330_000,
     verifier_fails=250_000,
     layout_fails=15_000,
+    said_twice=80_000,
+    checkpoint_stale=80_000,
+    built_beside=80_000,
+    receipt_foreign=80_000,
+    receipt_altered=80_000,
+    child_altered=150_000,
+    yield_taken_back=80_000,
+    answer_slow=250_000,
+    answer_doubled=250_000,
+    answer_to_another=250_000,
     message_repeated=120_000,
     key_used_twice=60_000,
     command_doubled=80_000,

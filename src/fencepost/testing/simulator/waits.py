@@ -210,6 +210,10 @@ class Waits:
         elif order.state == "retry_wait":
             if running and order.due_us <= self._now_us:
                 yield ("retry", name, order.due_us), DUE_US, f"the backoff of {name} is over and it waits on"
+        elif order.state == "waiting":
+            until_us = (order.wait or {}).get("until_us", NEVER_US)
+            if running and until_us <= self._now_us:
+                yield ("wait", name, until_us), DUE_US, f"the time that {name} waits for is over and it waits on"
         elif order.state == "result_pending":
             yield from self._result(order, trees)
         elif order.state == "blocked_budget" and running and not self._world.ready[""]:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from fencepost.adapters.artifacts.memory import MemoryArtifactStore
-from fencepost.core.index import CLAIM, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED
+from fencepost.core.index import CLAIM, FINISH, LEASE, RESERVATION, RETRY, REVISE, TELL, UNSETTLED, WAIT
 from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel import replay
@@ -29,8 +29,8 @@ from fencepost.ports.journal import Journal, Stream
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
 from fencepost.storage.memory import MemoryJournal
-from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger, NoPacks, OpenDoor
-from fencepost.testing.simulator.actors import Stranger, Wants
+from fencepost.testing.fakes import FakeAuthority, FakeEntropy, MemoryKeyring, MemoryLedger, NoPacks
+from fencepost.testing.simulator.actors import People, Stranger, Wants
 from fencepost.testing.simulator.authors import NO_PARTS, Parts, executor_for
 from fencepost.testing.simulator.checks import STRANGER, Checks
 from fencepost.testing.simulator.disk import Disk
@@ -40,12 +40,14 @@ from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process
 from fencepost.testing.simulator.programs import Yard
 from fencepost.testing.simulator.scenario import MINUTE_US, SECOND_US, FaultEvent, Scenario
+from fencepost.testing.simulator.speech import SOCKET, TOKEN, Doors, Speaker
 from fencepost.testing.simulator.stores import Hints, SimWorkspaces
 from fencepost.testing.simulator.threads import SimThreads
 from fencepost.testing.simulator.waits import LOOK_US as WAITS_LOOK_US
 from fencepost.testing.simulator.waits import Holder, Waits
 
 SCOPE = "default"
+PEOPLE = -1  # in the place of a client's number: whoever answers questions
 REST_US_MAX = 20 * MINUTE_US  # from the last fault to the end of everything
 LOOK_US = SECOND_US  # between two looks whether everything has ended
 STEPS_MAX = 2_000_000
@@ -109,6 +111,10 @@ class World:
         self.checks = Checks(self.loop, self.trees, msgspec.to_builtins(scenario.limits), self._tell, told=with_story)
         self.disk.watch = self.checks
         self.disk.reopen = parts.reopen
+        self.doors = Doors(self.loop)
+        self.trees.speak = self._speak
+        self.people = People(self.loop, self.faults, self.checks.said)
+        self.checks.asked = self.people.asked
         self.yard = Yard(self.loop, self.faults, self.trees, self.checks.problem)
         self._parts = parts
         self.artifacts = MemoryArtifactStore()
@@ -211,7 +217,7 @@ class World:
     def _judge(self) -> str:
         """What holds when everything has ended: accounts, holds, chain, anchors, and the whole fold."""
         stream = Stream(SCOPE, STREAM)
-        problems = self.checks.auditor.at_rest()
+        problems = self.checks.auditor.at_rest() or [problem for problem in [self.checks.receipts_problem()] if problem]
         if problems:
             return f"at rest: {problems[0]}"
         with self.disk.engine.snapshot() as reads:
@@ -231,7 +237,9 @@ class World:
         with Reader(self.disk.engine, Stream(SCOPE, STREAM)).look() as look:
             clock = look.clock()
             blocked = clock is not None and clock.state == "clock_reconciliation_required"
-            stages = (TELL, REVISE) if blocked else (CLAIM, RETRY, RESERVATION, LEASE, FINISH, UNSETTLED, TELL, REVISE)
+            stages = (
+                (TELL, REVISE) if blocked else (CLAIM, WAIT, RETRY, RESERVATION, LEASE, FINISH, UNSETTLED, TELL, REVISE)
+            )
             for stage in stages:
                 rows = look.due(stage, limit=1)
                 if rows:
@@ -256,6 +264,7 @@ class World:
             self._start_client(number)
         for number in range(len(scenario.workers)):
             self._start_worker(number)
+        self._start_people()
         if scenario.stranger_us:
             self._start_stranger()
         for event in scenario.faults:
@@ -275,6 +284,13 @@ class World:
                 process.thaw()
                 for task in self.loop.tasks_of(process):
                     self.loop.unstick(task)
+
+    def _speak(self, tree: Tree, ends: Callable[[], None]) -> bool:
+        """Start what a program says while it runs, if it says anything."""
+        if not tree.job.argv[2:] or TOKEN not in tree.job.environment:
+            return False
+        Speaker(self.doors, self.checks.said, self.loop, self.faults, tree, ends)
+        return True
 
     # Processes
 
@@ -336,6 +352,11 @@ class World:
     def _host(self, number: int) -> Host:
         return self.hosts[number % len(self.hosts)]
 
+    def _start_people(self) -> None:
+        process = self._start("people", self.hosts[0], lambda kernel, process, host: self.people.run(kernel))
+        self._clients[PEOPLE] = process
+        process.at_exit.append(lambda: self._later(self._start_people))
+
     def _start_stranger(self) -> None:
         if self._ending:
             return
@@ -396,11 +417,11 @@ class World:
             artifacts=self.artifacts,
             workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts),
             packs=NoPacks(),
-            door=OpenDoor(),
+            door=self.doors.for_process(process),
             pid=self._starts,
             threads=SimThreads(process, host),
             locks=host.locks.for_process(process),
-            environment=_no_environment,
+            environment=_environment,
             base_environment={},
             read_log=lambda path: (0, b""),
             schema_problems=lambda document, schema: (),
@@ -488,8 +509,8 @@ def _may_wait(order: OrderState) -> bool:
     return bool(order.reason) and order.state in ("blocked_budget", "blocked_dependency", "conflict")
 
 
-def _no_environment(*_: Any, **__: Any) -> dict[str, str]:
-    return {}
+def _environment(names: Any, *, socket: str = "", token: str = "", **_: Any) -> dict[str, str]:
+    return {SOCKET: socket, TOKEN: token} if token else {}
 
 
 def _in_words(task: Any, error: BaseException) -> str:
