@@ -20,7 +20,7 @@ from tests.mutants.checks import run_check, run_command
 ROOT = run.ROOT
 EVERY = load()
 AT_LEAST = 40
-LAYERS = {"adapters", "core_decide", "core_rules", "inside", "kernel", "services", "storage"}
+LAYERS = {"adapters", "core_decide", "core_inside", "core_rules", "inside", "kernel", "services", "storage"}
 SAMPLE = (
     "fence_comparison_removed",
     "accounts_of_ancestors_skipped",
