@@ -163,6 +163,13 @@ def make_home(home: Path) -> bool:
     return fresh
 
 
+def _lasting(user_home: str, home: Path) -> Path | None:
+    """A user's home folder, unless it is an attempt's own, which goes with the workspace and all that is in it."""
+    if not user_home or Path(os.path.realpath(user_home)).is_relative_to(os.path.realpath(home / "work")):
+        return None
+    return Path(user_home)
+
+
 @contextmanager
 def reading(home: Path, scope: str) -> Iterator[Reader]:
     """A scope of a home, for reading alone: no keys, no sockets, no writer. Raises StorageError, IntegrityError."""
@@ -202,7 +209,7 @@ class App:
                 store_id=journal.info.store_id,
                 home=home,
                 environment=environment,
-                user_home=Path(environment["HOME"]) if environment.get("HOME") else None,
+                user_home=_lasting(environment.get("HOME", ""), home),
             ),
             self.keys,
             home=home,

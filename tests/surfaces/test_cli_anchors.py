@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.surfaces.cli_run_world import Repo, make_repo
+from tests.surfaces.cli_run_world import ONE, Repo, make_repo
 
 PLAN = """
 objective = "one"
@@ -96,3 +96,17 @@ def test_a_kept_file_that_is_damaged_is_found_and_mended_by_doing_it_again(repo:
     again(repo)
     assert kept.read_bytes() == b"hello\n"
     assert found(repo, "artifacts")["level"] == "ok"
+
+
+def test_what_is_signed_inside_an_attempt_stays_when_its_folder_goes(tmp_path: Path) -> None:
+    """HOME is the attempt's own there: an anchor below it would vanish with the workspace."""
+    repo = make_repo(tmp_path)
+    repo.write("inner.toml", ONE)
+    submit = 'fencepost plan submit \\"$FENCEPOST_REPO/inner.toml\\"'
+    repo.write("outer.toml", ONE.replace('["true"]', f'["sh", "-c", "{submit}"]'))
+    assert repo.call("run", "outer.toml").returncode == 0
+    home = repo.folder / ".fencepost"
+    left = Path((home / "anchored").read_text().strip())
+    assert not left.is_relative_to(home / "work")
+    assert list(left.glob("*.ndjson")) or left.is_dir()
+    assert found(repo, "store")["level"] == "ok"
