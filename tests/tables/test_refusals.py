@@ -687,6 +687,218 @@ def a_second_answer() -> str:
     return refused(world, answer)
 
 
+def _limited(state: str, **limits: int) -> World:
+    world = world_in(state)
+    world.limits = Limits(**limits)
+    return world
+
+
+@case("too_large")
+def a_payload_past_its_bound() -> str:
+    world = _limited("active/running", checkpoint_bytes_max=2)
+    return refused(world, world.checkpoint(attempt(world)))
+
+
+@case("too_large")
+def more_artifacts_of_a_checkpoint_than_its_bound() -> str:
+    world = _limited("active/running", artifacts_per_checkpoint_max=0)
+    return refused(world, world.checkpoint(attempt(world), artifacts=(artifact("x"),)))
+
+
+@case("too_large")
+def one_checkpoint_too_many() -> str:
+    world = _limited("active/running", checkpoints_per_order_max=0)
+    return refused(world, world.checkpoint(attempt(world)))
+
+
+@case("too_large")
+def one_kept_file_too_many() -> str:
+    world = _limited("active/running", artifacts_per_attempt_max=0)
+    return refused(world, world.kept(attempt(world)))
+
+
+@case("stale_fence")
+def a_charge_under_a_fence_that_nobody_had() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "r", fence=9, calls=1))
+
+
+@case("out_of_range")
+def a_charge_of_the_kernels_own() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "r", provider="kernel", calls=1))
+
+
+@case("out_of_range")
+def a_charge_without_a_receipt() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "", calls=1))
+
+
+@case("out_of_range")
+def a_charge_of_time() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "r", time_us=1))
+
+
+@case("too_large")
+def a_receipt_with_a_long_name() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "r" * 508, calls=1))
+
+
+@case("out_of_range")
+def a_child_without_a_name() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("No Name")))
+
+
+@case("out_of_range")
+def a_child_that_is_handed_files() -> str:
+    world = world_in("active/with a child")
+    handed = (c.FromDraft(task="part", files=("x",)),)
+    return refused(world, world.child(attempt(world), draft("two", "part", handed=handed)))
+
+
+@case("dependency_missing")
+def a_child_that_needs_a_stranger() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", "first")))
+
+
+@case("dependency_missing")
+def a_child_that_needs_an_order_by_id() -> str:
+    world = world_in("active/with a child")
+    needed = group("required", world.order("first").order, ids=True)
+    return refused(world, world.child(attempt(world), draft("two", needed)))
+
+
+@case("executor_unsupported")
+def a_child_that_no_executor_has() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", work_kind="model/1")))
+
+
+@case("impossible_budget")
+def a_child_past_its_parent() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", attempts=9)))
+
+
+@case("too_large")
+def one_child_too_many() -> str:
+    world = _limited("active/with a child", children_max=1)
+    return refused(world, world.child(attempt(world), draft("two", attempts=1)))
+
+
+@case("too_large")
+def a_child_too_deep() -> str:
+    world = _limited("active/running", children_depth_max=0)
+    return refused(world, world.child(attempt(world), draft("two", attempts=1)))
+
+
+@case("too_large")
+def a_child_past_the_orders_of_its_plan() -> str:
+    world = _limited("active/running", plan_orders_max=2)
+    return refused(world, world.child(attempt(world), draft("two", attempts=1)))
+
+
+@case("plan_cancelled")
+def a_child_in_a_plan_whose_cancel_is_on_its_way() -> str:
+    world = World(Limits(cancel_per_batch=1))
+    plan = world.submit(draft("x"), draft(TASK))
+    world.ok(world.event(world.activate(TASK)))
+    world.ok(c.CancelPlan(plan=plan))
+    return refused(world, world.child(attempt(world), draft("two", attempts=1)))
+
+
+@case("attempt_state")
+def a_yield_of_what_has_not_begun() -> str:
+    world = world_in("active/leased")
+    return refused(world, world.yielding(attempt(world), question="go"))
+
+
+@case("out_of_range")
+def a_wait_for_nothing() -> str:
+    world = world_in("active/running")
+    return refused(world, world.yielding(attempt(world)))
+
+
+@case("out_of_range")
+def a_question_without_a_name() -> str:
+    world = world_in("active/running")
+    return refused(world, world.yielding(attempt(world), question="No Name"))
+
+
+@case("out_of_range")
+def a_wait_for_a_strangers_end() -> str:
+    world = world_in("active/running")
+    return refused(world, world.yielding(attempt(world), orders=(world.order("first").order,)))
+
+
+@case("out_of_range")
+def a_wait_without_end() -> str:
+    world = world_in("active/running")
+    assert refused(world.fork(), world.yielding(attempt(world), after_us=365 * DAY_US)) == ""
+    return refused(world, world.yielding(attempt(world), after_us=365 * DAY_US + 1))
+
+
+@case("out_of_range")
+def a_yield_after_a_year() -> str:
+    world = world_in("active/running")
+    assert refused(world.fork(), world.yielding(attempt(world), question="go", duration_us=365 * DAY_US)) == ""
+    return refused(world, world.yielding(attempt(world), question="go", duration_us=365 * DAY_US + 1))
+
+
+@case("spec_mismatch")
+def a_yield_of_another_order() -> str:
+    world = world_in("active/running")
+    return refused(world, replace(world.yielding(attempt(world), question="go"), spec=DIGEST))
+
+
+@case("spec_mismatch")
+def a_yield_with_other_inputs() -> str:
+    world = world_in("active/running")
+    return refused(world, replace(world.yielding(attempt(world), question="go"), input_set="sha256:" + "3" * 64))
+
+
+@case("not_found")
+def a_yield_of_an_attempt_that_is_not_there() -> str:
+    world = world_in("active/running")
+    return refused(world, replace(world.yielding(attempt(world), question="go"), attempt="attempt_x"))
+
+
+@case("stale_fence")
+def a_yield_under_a_fence_that_nobody_had() -> str:
+    world = world_in("active/running")
+    return refused(world, world.yielding(attempt(world), question="go", fence=9))
+
+
+@case("too_large")
+def an_answer_past_its_bound() -> str:
+    world = world_in("waiting")
+    return refused(world, c.AnswerOrder(order=world.order(TASK).order, value="x" * 65_537))
+
+
+@case("not_found")
+def an_answer_to_an_order_that_is_not_there() -> str:
+    return refused(World(), c.AnswerOrder(order="order_x", value="x"))
+
+
+@case("not_due")
+def a_wait_that_no_time_ends() -> str:
+    world = world_in("waiting")
+    order = world.order(TASK)
+    return refused(world, c.EndWait(order=order.order, expected=order.version))
+
+
+@case("not_due")
+def a_wait_whose_time_has_not_come() -> str:
+    world = world_in("waiting/time")
+    order = world.order(TASK)
+    return refused(world, c.EndWait(order=order.order, expected=order.version))
+
+
 @case("spec_mismatch")
 def other_inputs() -> str:
     world = world_in("reserved")

@@ -8,14 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost.core import commands as c
+from fencepost.core.charges import booked
+from fencepost.core.decide import Batch
 from fencepost.core.limits import Limits
-from fencepost.core.records.attempt import AttemptDescriptor, CheckpointEnvelope, LateRecord
+from fencepost.core.machines import CorruptHistory
+from fencepost.core.records.attempt import (
+    AttemptArtifact,
+    AttemptDescriptor,
+    AttemptYielded,
+    CheckpointEnvelope,
+    LateRecord,
+)
 from fencepost.core.records.budget import UsageCharged
 from fencepost.core.records.common import Usage
+from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderMoved, WorkOrderSpec, WorkOrderWaits
 from fencepost.core.state import AttemptState, HoldState, OrderState
 from fencepost.core.strictjson import INT_MAX
 from tests.support.states import TASK, gone, world_in
-from tests.support.world import DIGEST, SECOND, World, draft, group, used
+from tests.support.world import DIGEST, SECOND, World, artifact, draft, group, used
 
 OTHER = "sha256:" + "7" * 64
 USD = "money_micros:USD"
@@ -606,3 +616,200 @@ def test_w15_a_waiting_order_keeps_its_dependents_waiting_and_its_plan_open() ->
     gone_world.submit(draft(TASK, attempts=1))
     gone(gone_world, TASK)
     assert gone_world.order(TASK).state == "budget_exhausted"
+
+
+# What no decider could have decided is no history
+
+
+def corrupt(world: World, subject: str, body: Any) -> bool:
+    batch = Batch(world, world.given(), len(world.facts) + 1)
+    try:
+        batch.emit(subject, body)
+    except CorruptHistory:
+        return True
+    return False
+
+
+def body_of(world: World, command: Any, kind: type[Any]) -> Any:
+    decided = world.decide(command)
+    assert decided.refusal is None
+    return next(fact.body for fact in decided.facts if isinstance(fact.body, kind))
+
+
+def test_w6_a_checkpoint_that_could_not_be_accepted_is_no_history() -> None:
+    world = world_in("active/running")
+    mine = attempt(world)
+    body = body_of(world, world.checkpoint(mine), CheckpointEnvelope)
+    assert not corrupt(world, mine.attempt, body)
+    for changes in (
+        {"builds_on": 1, "number": 2},
+        {"builds_on": 0, "number": 2},
+        {"builds_on": 1, "number": 1},
+        {"fence": body.fence + 1},
+        {"spec": OTHER},
+        {"input_set": OTHER},
+        {"order": world.order("first").order},
+    ):
+        assert corrupt(world, mine.attempt, replace(body, **changes)), changes
+    later = world.fork()
+    later.advance(11 * SECOND)
+    assert corrupt(later, mine.attempt, body), "its lease is over"
+    over = world_in("cancelled/live")
+    assert corrupt(over, attempt(over).attempt, body_of(world, world.kept(mine), AttemptArtifact))
+
+
+def test_w5_a_yield_names_the_checkpoint_that_its_attempt_saved() -> None:
+    world = world_in("active/running")
+    mine = attempt(world)
+    world.ok(world.checkpoint(mine))
+    body = body_of(world, world.yielding(mine, question="go"), AttemptYielded)
+    assert body.checkpoint == attempt(world).checkpoint
+    assert corrupt(world, mine.attempt, replace(body, checkpoint=""))
+    assert not corrupt(world, mine.attempt, body)
+
+
+def test_lifecycle_9_an_order_waits_only_behind_its_own_yield_and_for_what_can_come() -> None:
+    world, child = family()
+    mine = attempt(world)
+    stranger = world.order("z").order
+    asked = world.yielding(mine, question="go", orders=(child.order,), after_us=SECOND)
+    told = world.decide(asked)
+    waits = next(fact.body for fact in told.facts if isinstance(fact.body, WorkOrderWaits))
+    assert corrupt(world, world.order(TASK).order, waits), "its attempt still runs"
+    batch = Batch(world, world.given(), len(world.facts) + 1)
+    for fact in told.facts:
+        if not isinstance(fact.body, WorkOrderWaits):
+            batch.emit(fact.subject, fact.body)
+    order = world.order(TASK).order
+    for wait, reason in (
+        (Wait(), "waiting_for_time"),
+        (Wait(until_us=world.now_us), "waiting_for_time"),
+        (Wait(orders=(stranger,)), "waiting_for_children"),
+        (Wait(question="go", orders=(stranger,)), "waiting_for_children"),
+        (Wait(question="go"), "waiting_for_time"),
+        (Wait(question="go", until_us=world.now_us + 1), "waiting_for_answer"),
+    ):
+        with pytest.raises(CorruptHistory):
+            batch.emit(order, replace(waits, wait=wait, reason=reason))
+    with pytest.raises(CorruptHistory):
+        batch.emit(world.order("z").order, waits)
+    batch.emit(order, waits)
+    waiting = batch.find(order, OrderState)
+    assert waiting is not None and waiting.wait == waits.wait and waiting.reason == "waiting_for_children"
+
+
+def test_lifecycle_9_an_answer_is_to_the_question_that_is_asked_and_once() -> None:
+    world = world_in("waiting")
+    order = world.order(TASK).order
+    body = AnswerRecorded(question="go", value="yes")
+    assert corrupt(world, order, replace(body, question="other"))
+    assert corrupt(world, world.order("first").order, body)
+    batch = Batch(world, world.given(), len(world.facts) + 1)
+    batch.emit(order, body)
+    with pytest.raises(CorruptHistory):
+        batch.emit(order, body)
+
+
+def test_lifecycle_9_a_wait_ends_by_nothing_else_than_what_it_waits_for() -> None:
+    for name, reasons in (
+        ("waiting", ("answered", "children_ended", "time_passed", "waiting_for_worker")),
+        ("waiting/time", ("answered", "children_ended", "time_passed")),
+        ("waiting/children", ("answered", "children_ended", "time_passed")),
+    ):
+        world = world_in(name)
+        for reason in reasons:
+            moved = WorkOrderMoved(origin="waiting", target="ready", reason=reason, ready_us=world.now_us)
+            assert corrupt(world, world.order(TASK).order, moved), (name, reason)
+
+
+def test_w18_a_charge_that_could_not_be_booked_is_no_history() -> None:
+    world = budgeted(calls=9)
+    mine = attempt(world)
+    body = body_of(world, world.charge(mine, "r-1", calls=2), UsageCharged)
+    assert not corrupt(world, mine.hold, body)
+    for changes in (
+        {"freed": {}},
+        {"freed": {"calls": 1}},
+        {"freed": {"calls": 3}},
+        {"disposition": "rejected_stale"},
+        {"fence": 9},
+        {"spec": OTHER},
+        {"order": "order_" + "9" * 32},
+    ):
+        assert corrupt(world, mine.hold, replace(body, **changes)), changes
+    world.ok(world.charge(mine, "r-1", calls=2))
+    assert corrupt(world, mine.hold, replace(body, freed={"calls": 1})), "it is booked already"
+    reserved = world_in("reserved")
+    known = attempt(reserved)
+    never = replace(body, attempt=known.attempt, order=known.order, spec=reserved.order(TASK).spec, fence=known.fence)
+    assert corrupt(reserved, known.hold, replace(never, freed={}, disposition="rejected_stale"))
+    released = world_in("ready/released")
+    known = attempt(released)
+    never = replace(body, attempt=known.attempt, order=known.order, spec=released.order(TASK).spec, fence=known.fence)
+    assert corrupt(released, known.hold, replace(never, freed={}, disposition="rejected_stale"))
+
+
+def test_c1_a_spec_that_is_no_child_of_its_parent_is_no_history() -> None:
+    world = world_in("active/running")
+    spec = body_of(world, world.child(attempt(world), draft("part", attempts=1)), WorkOrderSpec)
+    assert not corrupt(world, spec.order, spec)
+    other = world.order("first").order
+    for changes in (
+        {"parent": other},
+        {"parent": "order_" + "9" * 32},
+        {"task": "part"},
+        {"plan": None},
+        {"accounts": ("scope", spec.plan, spec.order)},
+        {"accounts": (*spec.accounts[:-1], other)},
+    ):
+        assert corrupt(world, spec.order, replace(spec, **changes)), changes
+    world.ok(world.child(attempt(world), draft("part", attempts=1)))
+    fresh = "order_" + "8" * 32
+    again = replace(spec, order=fresh, accounts=(*spec.accounts[:-1], fresh))
+    assert corrupt(world, fresh, again), "it has a child of that name"
+
+
+def test_w18_an_unknown_dimension_of_which_nothing_is_held_books_nothing() -> None:
+    charged, freed = booked(Usage(receipt="r", provider="p", amounts={"calls": 0}, unknown=("tokens_input",)), {})
+    assert (charged, freed) == ({}, {})
+    charged, freed = booked(Usage(receipt="r", provider="p", amounts={}, unknown=("calls",)), {"calls": 1})
+    assert (charged, freed) == ({"calls": 1}, {"calls": 1})
+    charged, freed = booked(Usage(receipt="r", provider="p", amounts={"calls": 1}, unknown=("calls",)), {"calls": 1})
+    assert (charged, freed) == ({"calls": 1}, {"calls": 1})
+
+
+def test_w6_what_is_told_of_a_checkpoint_and_of_a_yield() -> None:
+    world = world_in("active/running")
+    refs = (artifact("model.bin"),)
+    told = world.ok(world.checkpoint(attempt(world), artifacts=refs))
+    body = next(fact.body for fact in world.facts if isinstance(fact.body, CheckpointEnvelope))
+    assert body.artifacts == refs and body.payload_kind == "blob/1"
+    assert told["attempt"] == attempt(world).attempt and told["lease_until_us"] == attempt(world).lease_us
+    assert world.ok(world.kept(attempt(world))) == {"attempt": attempt(world).attempt, "digest": DIGEST}
+    waiting = world_in("waiting/time")
+    waiting.advance(2 * SECOND)
+    order = waiting.order(TASK)
+    assert waiting.ok(c.EndWait(order=order.order, expected=order.version)) == {"order": order.order}
+    moved = next(fact.body for fact in reversed(waiting.facts) if isinstance(fact.body, WorkOrderMoved))
+    assert moved.cause == str(len(waiting.facts) - 1), "the proof right before it"
+
+
+def test_c1_a_child_outside_a_plan_is_a_child_too() -> None:
+    world = World()
+    order = world.ok(c.SubmitOrder(order=draft("lone", attempts=5)))["order"]
+    state = world.live.values[order]
+    world.ok(c.Reserve(order=order, expected=state.version, worker=world.worker()))
+    reserved = world.attempt_of(world.live.values[order])
+    world.ok(world.activation(reserved))
+    live = world.live.values[reserved.attempt]
+    world.ok(world.event(live))
+    told = world.ok(world.child(live, draft("part", attempts=1)))
+    child = world.live.values[told["order"]]
+    assert (told["task"], child.plan, child.position, child.accounts) == (
+        "lone.part",
+        None,
+        0,
+        ("scope", order, child.order),
+    )
+    assert child.state == "ready"
+    world.check()

@@ -91,8 +91,18 @@ def _checkpoint_bounds(batch: Batch, order: OrderState, command: SaveCheckpoint)
     limits = batch.given.limits
     for field, subject, amount, most in (
         ("/bytes", "the payload of a checkpoint", command.bytes, limits.checkpoint_bytes_max),
-        ("/artifacts", "the artifacts of a checkpoint", len(command.artifacts), limits.artifacts_per_checkpoint_max),
-        ("/builds_on", "the checkpoints of an order", order.checkpoint_number + 1, limits.checkpoints_per_order_max),
+        (
+            "/artifacts",
+            "the number of its artifacts",
+            len(command.artifacts),
+            limits.artifacts_per_checkpoint_max,
+        ),
+        (
+            "/builds_on",
+            "the number of checkpoints",
+            order.checkpoint_number + 1,
+            limits.checkpoints_per_order_max,
+        ),
     ):
         if amount > most:
             return Refusal(code="too_large", field=field, detail={"subject": subject, "bound": str(most)})
@@ -108,7 +118,7 @@ def record_artifact(batch: Batch, command: RecordArtifact) -> Decided | Refusal:
         return late(batch, attempt, command, "artifact")
     most = batch.given.limits.artifacts_per_attempt_max
     if attempt.artifacts >= most:
-        detail = {"subject": "the artifacts of an attempt", "bound": str(most)}
+        detail = {"subject": "the number of artifacts of an attempt", "bound": str(most)}
         return Refusal(code="too_large", field="/artifact", detail=detail)
     batch.emit(
         attempt.attempt,
@@ -254,9 +264,9 @@ def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Ref
         ancestor = ending.order_of(batch, ancestor.parent)
     plan = batch.find(parent.plan, PlanState) if parent.plan is not None else None
     for subject, count, most in (
-        ("the children of an order", len(parent.children) + 1, limits.children_max),
-        ("the orders above a child", depth, limits.children_depth_max),
-        ("the orders of a plan", 0 if plan is None else plan.orders + 1, 2 * limits.plan_orders_max),
+        ("the number of children of an order", len(parent.children) + 1, limits.children_max),
+        ("the number of orders above a child", depth, limits.children_depth_max),
+        ("the number of orders of a plan", 0 if plan is None else plan.orders + 1, 2 * limits.plan_orders_max),
     ):
         if count > most:
             return Refusal(code="too_large", field="/order", detail={"subject": subject, "bound": str(most)})
