@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -469,6 +470,33 @@ def test_w6_an_answer_that_was_lost_after_the_commit_is_given_again(world: World
     assert saved["number"] == world.order(plan, "a").checkpoint_number == 1
 
 
+def test_w5_while_the_store_is_away_a_program_is_told_and_nothing_has_happened(
+    world: World, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, attempt = begin(world, speaker)
+    monkeypatch.setattr("fencepost.services.sink.PATIENCE_US", 0)
+    (speaker.workspace / "a.txt").write_text("a")
+    world.trouble.before_commit = raising(StorageUnavailable("simulated: the store is away"), times=1_000)
+    for call in (
+        lambda: attempt.checkpoint(b"state"),
+        lambda: attempt.charge(receipt="r", calls=1),
+        lambda: attempt.artifact("a.txt"),
+        lambda: attempt.child("kid", ["true"]),
+        lambda: attempt.heartbeat("note"),
+    ):
+        with pytest.raises(Refused) as refused:
+            call()
+        assert (refused.value.code, refused.value.exit_code) == ("storage_unavailable", 1)
+    world.trouble.before_commit = None
+    order = world.order(plan, "a")
+    assert (order.checkpoint_number, order.children, order.account.charged) == (0, {}, {})
+    assert speaker.state().artifacts == 0
+    assert attempt.checkpoint(b"state", builds_on=0)["number"] == 1
+    attempt.charge(receipt="r", calls=1)
+    assert world.order(plan, "a").account.charged == {"calls": 1}
+    world.until(lambda: speaker.state().note == "note", 6)  # a heartbeat that failed goes with the next renewal
+
+
 @pytest.mark.parametrize(
     ("payload", "code"),
     [
@@ -588,7 +616,9 @@ def test_w5_a_charge_is_taken_as_it_is_or_not_at_all(
 # Artifacts
 
 
-def test_w5_only_plain_files_of_the_workspace_are_kept(world: World, speaker: Speaker) -> None:
+def test_w5_only_plain_files_of_the_workspace_are_kept(
+    world: World, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, attempt = begin(world, speaker)
     space = speaker.workspace
     (world.folder / "outside.txt").write_text("secret")
@@ -599,6 +629,12 @@ def test_w5_only_plain_files_of_the_workspace_are_kept(world: World, speaker: Sp
     (space / "folder").symlink_to(world.folder)
     os.mkfifo(space / "fifo")
     os.mkfifo(space / "sub" / "fifo")
+    with socket.socket(socket.AF_UNIX) as bound:
+        monkeypatch.chdir(space)  # a socket's path has few bytes
+        bound.bind("socket")
+    if os.geteuid() == 0:
+        os.mknod(space / "zero", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+        assert code_of(lambda: attempt.ask("artifact", path="zero")) in ("not_regular", "unreadable")
     (space / "ü.bin").write_bytes(b"\x00\xff")
     (space / "run.sh").write_text("#!/bin/sh\n")
     (space / "run.sh").chmod(0o755)
@@ -614,6 +650,7 @@ def test_w5_only_plain_files_of_the_workspace_are_kept(world: World, speaker: Sp
         ("folder/outside.txt", "not_regular"),
         ("fifo", "not_regular"),
         ("sub/fifo", "not_regular"),
+        ("socket", "not_regular"),
         ("sub", "not_regular"),
         ("run.sh/x", "not_regular"),
         ("nowhere", "no_file"),

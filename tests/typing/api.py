@@ -157,6 +157,28 @@ def check(kernel: Kernel, kept: Link) -> bool:
     return verified.ok and compared.match
 
 
+def inside_an_attempt() -> str:
+    attempt = assert_type(fencepost.attempt(), fencepost.Attempt)
+    assert_type(attempt.params, dict[str, Any])
+    done = assert_type(attempt.resume(), bytes | None)
+    assert_type(attempt.heartbeat("a note"), dict[str, Any])
+    try:
+        attempt.checkpoint({"done": len(done or b"")}, builds_on=0)
+        attempt.charge(receipt="r", provider="p", calls=1, tokens_input=2, tokens_output=3, money={"USD": "0.004"})
+        attempt.artifact("trace.log")
+        attempt.child("kid", ["true"], outputs=["a.txt"])
+    except fencepost.StaleFence as stale:
+        raise SystemExit(assert_type(stale.exit_code, int)) from stale
+    except fencepost.Refused as refused:
+        raise SystemExit(assert_type(refused.code, str)) from refused
+    assert_type(attempt.output("kid", "a.txt"), bytes)
+    assert_type(attempt.answer("colour"), str | None)
+    assert_type(attempt.stopping, str)
+    if not attempt.children():
+        attempt.wait(children=["kid"], question="colour", prompt="which?", after="1h")
+    return assert_type(attempt.ask_person("colour", "which?"), str)
+
+
 def work(app: App) -> Status:
     worker = assert_type(app.worker(jobs=2, plan=None), Worker)
     try:

@@ -149,6 +149,38 @@ def test_busy_is_waited_out(play: Callable[[Script], Played]) -> None:
     connection.close()
 
 
+def test_a_crowd_before_the_door_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that is full refuses a connection as unavailable for the moment."""
+    monkeypatch.setattr(wire, "AGAIN_S", 0.01)
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        crowd = []
+        with suppress(BlockingIOError):
+            for _ in range(10):
+                crowd.append(socket.socket(socket.AF_UNIX))
+                crowd[-1].setblocking(False)
+                crowd[-1].connect(path)
+
+        def let_in() -> None:
+            for one in crowd:
+                one.close()
+            for _ in range(len(crowd)):
+                link, _ = listener.accept()
+                with link, suppress(ConnectionError):
+                    line_of(link)
+                    answer(link, n=1)
+                    return
+
+        later = threading.Timer(0.3, let_in)
+        later.start()
+        connection = Connection(path, "t")
+        assert connection.ask("hello")[0]["n"] == 1
+        connection.close()
+        later.join()
+
+
 def test_payloads_go_both_ways(play: Callable[[Script], Played]) -> None:
     def script(number: int, link: socket.socket) -> None:
         for _ in range(2):

@@ -121,6 +121,9 @@ class Connection:
                 reply, payload = self._once(request)
             except OSError as error:
                 self._hang_up()
+                if isinstance(error, BlockingIOError) and time.monotonic() < until:
+                    time.sleep(AGAIN_S)  # a crowd waits to be let in
+                    continue
                 tries += 1
                 if tries >= TRIES_MAX:
                     message = f"the worker cannot be reached: {error.strerror or error}"

@@ -22,6 +22,9 @@ from fencepost.ports.errors import StorageUnavailable
 
 ADDRESS_BYTES_MAX: Final = 103
 SUFFIX: Final = ".sock"
+WAITING_MAX: Final = 1_024
+"""Connections that may wait to be let in; the system may have a lower bound. Past it a connection is refused at once
+as a resource that is unavailable for the moment (EAGAIN)."""
 _SWEPT_MAX: Final = 256
 _PRIVATE: Final = 0o700
 
@@ -78,7 +81,7 @@ def _listening(path: str) -> socket.socket:
         listener.setblocking(False)
         listener.bind(unready)
         os.chmod(unready, 0o600)
-        listener.listen(128)
+        listener.listen(WAITING_MAX)
         os.rename(unready, path)
     except BaseException:
         listener.close()
