@@ -489,11 +489,11 @@ def test_w5_while_the_store_is_away_a_program_is_told_and_nothing_has_happened(
         assert (refused.value.code, refused.value.exit_code) == ("storage_unavailable", 1)
     world.trouble.before_commit = None
     order = world.order(plan, "a")
-    assert (order.checkpoint_number, order.children, order.account.charged) == (0, {}, {})
+    assert (order.checkpoint_number, order.children, order.account.charged) == (0, {}, {"attempts": 1})
     assert speaker.state().artifacts == 0
     assert attempt.checkpoint(b"state", builds_on=0)["number"] == 1
     attempt.charge(receipt="r", calls=1)
-    assert world.order(plan, "a").account.charged == {"calls": 1}
+    assert world.order(plan, "a").account.charged == {"attempts": 1, "calls": 1}
     world.until(lambda: speaker.state().note == "note", 6)  # a heartbeat that failed goes with the next renewal
 
 
