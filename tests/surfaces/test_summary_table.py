@@ -65,10 +65,12 @@ def test_the_table_is_as_written() -> None:
 
 
 @pytest.mark.parametrize("marks", [None, UNICODE])
-@pytest.mark.parametrize("width", [79, 99, 159])
+@pytest.mark.parametrize("width", [39, 49, 59, 60, 79, 99, 159])
 def test_the_table_fits_whatever_stands_in_it(width: int, marks: Marks | None) -> None:
     for line in table_lines(ENTRIES, width=width, marks=marks):
-        assert width_of(text_of(line)) <= width, text_of(line)
+        text = text_of(line)
+        copied = text.strip(" ⊘").startswith(("next:", "fencepost ", "pages.json", "n" * 30))
+        assert width_of(text) <= width or (copied and width < 79), text
 
 
 def test_a_wide_table_has_its_reasons_beside_the_orders() -> None:

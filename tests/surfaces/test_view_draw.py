@@ -83,8 +83,8 @@ def test_w28_folding_keeps_what_runs_and_what_failed() -> None:
         assert "active" in states and "failed" in states, room
         hidden = sum(choice.above.values()) + sum(choice.below.values())
         assert hidden + len(choice.rows) == 300, "every order is seen or counted"
-        second = sum(one.runs for one in choice.rows) if choice.second_lines else 0
-        assert len(choice.rows) + second + bool(choice.above) + bool(choice.below) <= room
+        assert choice.second <= {one.order for one in choice.rows}
+        assert len(choice.rows) + len(choice.second) + bool(choice.above) + bool(choice.below) <= room
         assert [one.order for one in choice.rows] == [one.order for one in picture.rows if one in choice.rows]
 
 

@@ -7,7 +7,7 @@ from fencepost.surfaces.cli.view.picture import Detail, Meter, Picture, Row
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 NOW = 1_790_000_000 * SECOND
-HINT = "Ctrl-C stops cleanly; run it again to go on"
+HINT = "Ctrl-C stops cleanly; rerun to continue"
 
 
 def row(name: str, state: str, step: int = 1, **fields: object) -> Row:

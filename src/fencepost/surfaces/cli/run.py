@@ -49,7 +49,7 @@ from fencepost.surfaces.cli.words import count, duration
 
 app = CommandApp(name="run", help="Check a plan, submit it, and work until everything has ended or waits for a person.")
 
-HINT = "Ctrl-C stops cleanly; run it again to go on"
+HINT = "Ctrl-C stops cleanly; rerun to continue"
 JUDGING_SHARE = 20  # times what one look at all orders takes pass between two of them
 
 

@@ -44,6 +44,10 @@ def table_lines(entries: Sequence[Entry], *, width: int, marks: Marks | None) ->
         min(max((width_of(_first(entry.cost)) for entry in entries), default=0), COST_MOST),
     ]
     cells = [max(size, len(heading)) if size else 0 for size, heading in zip(cells, _HEADINGS, strict=False)]
+    if lead + sum(size + 2 for size in cells if size) - 2 > width:
+        # Attempts, time and cost have no columns here, and stand below their order.
+        cells[0] = min(cells[0], max(width - lead - 2 - cells[1], len(_HEADINGS[0])))
+        cells[2:] = [0, 0, 0]
     before = lead + sum(size + 2 for size in cells if size)
     last = width - before
     lines: list[Line] = [_headings(cells, lead, last)]
@@ -80,7 +84,9 @@ def _entry(entry: Entry, cells: Sequence[int], lead: int, last: int, width: int,
     ):
         row += [Span("  "), Span(pad(text, size, right=right))] if size else []
     below = list(entry.below)
-    if _first(entry.cost) != entry.cost:
+    if not cells[2] and entry.tries != "-":
+        below.insert(0, ", ".join(part for part in (f"tries {entry.tries}", f"time {entry.time}", entry.cost) if part))
+    elif _first(entry.cost) != entry.cost:
         below.insert(0, f"cost {entry.cost}")
     told: list[str] = []
     if last >= LAST_LEAST or width_of(clean(entry.told)) <= last:

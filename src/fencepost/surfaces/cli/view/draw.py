@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fencepost.core.machines import ENDED
 from fencepost.surfaces.cli.view.cells import Line, Span, clean, cut, cut_line, folded, line_width, pad, width_of
-from fencepost.surfaces.cli.view.picture import NO_DETAIL, Choice, Detail, Meter, Picture, Row, choose, has_second_line
+from fencepost.surfaces.cli.view.picture import NO_DETAIL, Choice, Detail, Meter, Picture, Row, choose
 from fencepost.surfaces.cli.view.signs import DONE, LOST, OVER, RUNNING, UNICODE, Marks, rank_of
 from fencepost.surfaces.cli.words import amount, dimension_label
 
@@ -138,11 +138,13 @@ def _wrapped_spans(spans: Sequence[Span], width: int) -> list[Line]:
 
 
 def _meters(meters: Sequence[Meter], place: Place) -> list[Line]:
-    """Every budget in a grid as wide as the line takes; bars of one column of it begin below each other."""
+    """Every budget: with bars in a grid as wide as the line takes, those of one column of it below each other."""
     bars = place.rows >= LOW and place.columns >= 60
     cells = [_meter(meter, place.marks, bars=bars) for meter in meters]
     if not cells:
         return []
+    if not bars:
+        return _flow(cells, place)
     gap = 3
     for across in range(len(cells), 0, -1):
         columns = [cells[start::across] for start in range(across)]
@@ -160,6 +162,17 @@ def _meters(meters: Sequence[Meter], place: Place) -> list[Line]:
             line.append(Span(" " * (wide[number] - labels[number] - line_width(cell[1:]) + gap)))
         lines.append(tuple(line[:-1]))
     return lines
+
+
+def _flow(cells: Sequence[Line], place: Place) -> list[Line]:
+    """Cells behind each other, each on one line as a whole."""
+    dot = Span(place.marks.dot, "faint")
+    lines: list[list[Span]] = [[]]
+    for cell in cells:
+        if lines[-1] and line_width(lines[-1]) + width_of(dot.text) + line_width(cell) > place.width:
+            lines.append([])
+        lines[-1] += [dot, *cell] if lines[-1] else cell
+    return [tuple(line) for line in lines]
 
 
 def _meter(meter: Meter, marks: Marks, *, bars: bool) -> Line:
@@ -267,7 +280,7 @@ def _body(picture: Picture, choice: Choice, details: Mapping[str, Detail], now_u
         step = str(row.step) if row.step != last_step else ""
         last_step = row.step
         lines.append(_row(row, detail, step, columns, now_us, place.marks))
-        if choice.second_lines and has_second_line(row, narrow=not columns.reason):
+        if row.order in choice.second:
             lines += _second_line(row, detail, columns, place)
     if choice.below:
         lines.append(_fold(choice.below, indent, place.marks))

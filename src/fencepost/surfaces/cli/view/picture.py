@@ -90,18 +90,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     above: Mapping[str, int]  # ended ones that are left out
     below: Mapping[str, int]  # others
-    second_lines: bool  # whether rows that run or failed have a line below them
+    second: frozenset[str]  # orders that may have a line below them
 
 
 def choose(rows: Sequence[Row], room: int, *, narrow: bool) -> Choice:
     """The rows for `room` lines: all where they fit; else what needs a person, runs or failed before all others."""
     room = max(room, 1)
     if len(rows) <= room:
-        second = sum(has_second_line(row, narrow=narrow) for row in rows)
-        if len(rows) + second <= room:
-            return Choice(rows=tuple(rows), above={}, below={}, second_lines=True)
-        if len(rows) == room:
-            return Choice(rows=tuple(rows), above={}, below={}, second_lines=False)
+        return Choice(rows=tuple(rows), above={}, below={}, second=_second(rows, room - len(rows), narrow=narrow))
     by_rank: dict[int, list[Row]] = {rank: [] for rank in range(OVER + 1)}
     for row in rows:
         by_rank[row.rank].append(row)
@@ -131,7 +127,15 @@ def choose(rows: Sequence[Row], room: int, *, narrow: bool) -> Choice:
             side = above if row.state in ENDED else below
             side[row.state] = side.get(row.state, 0) + 1
     shown = tuple(row for row in rows if row.order in taken)
-    return Choice(rows=shown, above=above, below=below, second_lines=second_lines)
+    spare = room - len(shown) - bool(above) - bool(below)
+    return Choice(rows=shown, above=above, below=below, second=_second(shown, spare, narrow=narrow))
+
+
+def _second(rows: Sequence[Row], spare: int, *, narrow: bool) -> frozenset[str]:
+    """Which rows have a line below them where there is room for so many: what runs before what failed or waits."""
+    able = [row for row in rows if has_second_line(row, narrow=narrow)]
+    able.sort(key=lambda row: (not row.runs, row.rank))
+    return frozenset(row.order for row in able[: max(spare, 0)])
 
 
 _DOUBLE = frozenset({PERSON, RUNNING, LOST, LATER})
