@@ -87,6 +87,30 @@ def kill(pids: list[int]) -> bool:
     return killed
 
 
+class Gate:
+    """Lets so many requests of the server through, so that no machine is too fast to be killed often enough."""
+
+    def __init__(self, site: Any) -> None:
+        self.most = 0
+        self._log = site.log
+        self._moved = threading.Condition()
+        site.read = self._gated(site.read)
+        site.summarize = self._gated(site.summarize)
+
+    def open(self, most: int) -> None:
+        with self._moved:
+            self.most = most
+            self._moved.notify_all()
+
+    def _gated(self, function: Any) -> Any:
+        def answered(*asked: Any) -> Any:
+            with self._moved:
+                self._moved.wait_for(lambda: len(self._log) < self.most)
+                return function(*asked)
+
+        return answered
+
+
 class Killer:
     """Runs the plan and kills what runs it, until it has killed often enough."""
 
@@ -94,6 +118,7 @@ class Killer:
         self.place = place
         self.site = site
         self.chance = chance
+        self.gate = Gate(site)
         self.kills: Counter[str] = Counter()
         self.worker: subprocess.Popen[bytes] | None = None
 
@@ -101,7 +126,9 @@ class Killer:
         while sum(self.kills.values()) < kills:
             worker = self.worker = self.worker or self.place.start("run", "plan.toml", "--json")
             # So few requests between two kills that the last one comes before the last step.
-            self._wait(worker, len(self.site.log) + self.chance.randint(1, 270 // kills))
+            requests = len(self.site.log) + self.chance.randint(1, 270 // kills)
+            self.gate.open(requests)
+            self._wait(worker, requests)
             time.sleep(self.chance.uniform(0, 0.03))
             kind = self.chance.choice(KINDS)
             found = processes(self.place)
@@ -113,6 +140,7 @@ class Killer:
             if "worker" in kind:
                 worker.communicate(timeout=60)
                 self.worker = None
+        self.gate.open(sys.maxsize)
         if self.worker is not None:
             self.worker.communicate(timeout=PATIENCE_S)
             self.worker = None

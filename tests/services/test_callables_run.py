@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from fencepost.adapters.executors.command import CommandExecutor
+from fencepost.app import callables_at
 from fencepost.core.commands import OrderDraft
+from fencepost.core.planfile import check_text
 from fencepost.core.records.plan import PythonCall
 from fencepost.ports.executor import Ended, Job, Running
+from fencepost.services.submission import Pins, pin, selections
 from tests.services.world import World, draft
 
 BEATS = """
@@ -102,3 +106,35 @@ def test_x10_an_outcome_makes_no_success_of_a_failed_exit(world: World) -> None:
     world.worker(jobs=1)
     world.until_ended(plan)
     assert (world.order(plan, "a").state, world.order(plan, "a").reason) == ("failed", "exit_code_unexpected")
+
+
+PLAN = """
+name = "p"
+[budget]
+attempts = 2
+[[work]]
+name = "a"
+executor = "python"
+call = "work:work"
+[[work]]
+name = "b"
+run = ["true"]
+"""
+
+
+def test_x10_what_is_pinned_is_what_was_read(world: World, tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "work.py").write_text(BEATS)
+    document = check_text(PLAN, syntax="toml", stem="p").document
+    assert document is not None
+    chosen = selections(document, ["work.py"])
+    callees, problems = callables_at(root, document, [each.paths for each in chosen], ["work.py"])
+    assert problems == ()
+    pins = pin(document, chosen, callees, root=root, packs=world.app.packs, artifacts=world.app.artifacts)
+    assert isinstance(pins, Pins)
+    assert {name: python.name for name, python in pins.callables.items()} == {"a": "work"}
+    (root / "work.py").write_text(BEATS + "\n")
+    moved = pin(document, chosen, callees, root=root, packs=world.app.packs, artifacts=world.app.artifacts)
+    assert isinstance(moved, tuple)
+    assert [(problem.code, problem.at) for problem in moved] == [("module_unreadable", "/work/0/call")]

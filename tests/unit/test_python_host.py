@@ -38,6 +38,7 @@ class Child:
         self.folder.mkdir()
         self.server = server
         self.outcome_path = folder / "outcome"
+        self.home = folder
         self.params: Any = {}
 
     def write(self, body: str, name: str = "work.py", head: str = HEAD) -> None:
@@ -48,7 +49,11 @@ class Child:
         return subprocess.Popen(
             [interpreter, *jobs._ISOLATION, str(jobs._BOOTSTRAP), *told],
             cwd=self.folder,
-            env={"PATH": os.environ["PATH"], **self.server.environment(self.folder, self.params)},
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.home),
+                **self.server.environment(self.folder, self.params),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -128,6 +133,23 @@ def test_x10_an_environment_without_fencepost_gets_that_package_alone(child: Chi
     ours = Path(jobs._BOOTSTRAP).parents[2]
     assert not any(Path(each) == ours or "tests" in each for each in path)
     assert all("site-packages" not in each or str(tmp_path) in each for each in path)
+
+
+def test_x10_packages_of_the_user_are_left_out(child: Child) -> None:
+    """Where an interpreter is no virtual environment, they would be found in a home that the plan hands down."""
+    interpreter = os.path.realpath(sys.executable)
+    place = 'print(__import__("site").getusersitepackages())'
+    found = subprocess.run(
+        [interpreter, "-c", place], env={"HOME": str(child.home)}, capture_output=True, text=True, check=True
+    )
+    folder = Path(found.stdout.strip())
+    folder.mkdir(parents=True)
+    (folder / "of_the_user.py").write_text("")
+    seen = [interpreter, "-c", "import of_the_user"]
+    assert subprocess.run(seen, env={"HOME": str(child.home)}, check=False).returncode == 0
+    child.write("import of_the_user")
+    assert child.run(interpreter).returncode == 1
+    assert "No module named 'of_the_user'" in child.outcome().message
 
 
 def test_x10_modules_of_the_workspace_do_not_get_in_the_way_of_ours(child: Child) -> None:

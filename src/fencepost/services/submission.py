@@ -147,9 +147,9 @@ def pin(
     written = packs.write(root, {path for each in chosen for path in each.paths})
     if isinstance(written, PackRefused):
         return plan_problems(document, chosen, written.problems)
-    moved = _moved(callees, written)
+    moved = _moved(document, callees, written)
     if moved:
-        return plan_problems(document, chosen, moved)
+        return moved
     stored: dict[tuple[Classification, tuple[str, ...]], ManifestStored] = {}
     manifests = []
     schemas: dict[str, str] = {}
@@ -171,14 +171,19 @@ def pin(
     return Pins(manifests=tuple(manifests), schemas=schemas, callables=callables)
 
 
-def _moved(callees: Sequence[Callee | None], written: PackWritten) -> tuple[PathProblem, ...]:
+def _moved(document: PlanDocument, callees: Sequence[Callee | None], written: PackWritten) -> tuple[PlanProblem, ...]:
     """Modules whose pinned bytes are not those that were read; a link is judged by whoever imports it."""
-    read = {callee.path: callee.digest for callee in callees if callee is not None}
-    message = "it changed while it was read"
+    pinned = {entry.path: entry.digest for entry in written.entries if entry.mode != "link"}
     return tuple(
-        PathProblem(code="source_changed", path=entry.path, message=message)
-        for entry in written.entries
-        if entry.mode != "link" and entry.digest != read.get(entry.path, entry.digest)
+        PlanProblem(
+            code="module_unreadable",
+            message=f"{callee.path} changed while it was read",
+            at=f"/work/{item.position}/call",
+            name=item.name,
+            next="try again when nothing writes to it",
+        )
+        for item, callee in zip(document.work, callees, strict=False)
+        if callee is not None and pinned.get(callee.path, callee.digest) != callee.digest
     )
 
 
