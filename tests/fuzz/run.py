@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-NAMES = ("json", "record", "command", "plan_toml", "plan_json")
+NAMES = ("json", "record", "command", "request", "plan_toml", "plan_json")
 INPUT_BYTES_MAX = 16_384
 INPUT_SECONDS_MAX = 20
 MEMORY_MIB_MAX = 2_048

@@ -50,6 +50,7 @@ from fencepost.services.submission import Pins, submit_command
 from tests.fuzz import mutation
 from tests.fuzz.commands import check_command, command_seeds, command_words
 from tests.fuzz.promises import fields_of, require
+from tests.fuzz.requests import check_request, request_seeds, request_words
 from tests.support.states import HISTORIES, world_in
 from tests.support.world import DIGEST, Fold, World
 
@@ -400,6 +401,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         Target(name="json", check=check_json, mutate=mutation.of_json, words=json_words),
         Target(name="record", check=check_record, mutate=mutation.of_json, words=record_words, seeds=record_seeds),
         Target(name="command", check=check_command, mutate=mutation.of_json, words=command_words, seeds=command_seeds),
+        Target(name="request", check=check_request, mutate=mutation.of_json, words=request_words, seeds=request_seeds),
         Target(
             name="plan_toml",
             check=lambda data: check_plan(data, "toml"),

@@ -846,6 +846,8 @@ def test_w5_a_childs_files_come_from_the_workspace_as_it_is(world: World, speake
     [
         ({"name": "Kid", "run": ["true"]}, "bad_name", "/order/name"),
         ({"run": ["true"]}, "missing_key", "/order/name"),
+        ({"name": ["kid"], "run": ["true"]}, "wrong_type", "/order/name"),
+        ({"name": {}, "run": ["true"]}, "wrong_type", "/order/name"),
         ({"name": "kid"}, "missing_key", "/order/run"),
         ({"name": "kid", "run": "true"}, "wrong_type", "/order/run"),
         ({"name": "kid", "run": ["true"], "walk": 1}, "unknown_key", "/order/walk"),

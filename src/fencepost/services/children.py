@@ -40,7 +40,6 @@ _REF_BYTES: Final = 128
 
 def draft_child(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
     """The order that a table means, its files pinned and durable. Raises Declined, StorageError."""
-    _refuse_foreign(table)
     known = parent.children.get(str(table.get("name")))
     draft = _drafted(means, desk, table, parent)
     budget = table.get("budget")
@@ -54,7 +53,7 @@ def draft_child(means: Means, desk: Desk, table: dict[str, Any], parent: OrderSt
 
 
 def _drafted(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
-    item = _checked(table, parent)
+    item = checked_child(table, parent)
     if not item.pins_every_file() or item.accept.schema:
         return _pinned(means, desk, table, parent)
     inputs = desk.spec.inputs
@@ -80,11 +79,12 @@ def _refuse_foreign(table: Mapping[str, Any]) -> None:
             )
 
 
-def _checked(table: dict[str, Any], parent: OrderState, tree: Sequence[str] | None = None) -> WorkItem:
-    """The table as plan files read it, beside its siblings."""
+def checked_child(table: dict[str, Any], parent: OrderState, tree: Sequence[str] | None = None) -> WorkItem:
+    """The table as plan files read it, beside its siblings. Raises Declined."""
+    _refuse_foreign(table)
     siblings = [{"name": name, **_STAND_IN} for name in parent.children if name != table.get("name")]
     most = min(parent.account.ceiling.get("attempts", ATTEMPTS_FIRST_MAX), ATTEMPTS_FIRST_MAX)
-    if table.get("name") in parent.children:
+    if str(table.get("name")) in parent.children:
         most = ATTEMPTS_FIRST_MAX  # it is there already, whatever has become of its parent's ceiling
     plan = {"budget": {"attempts": most}, "work": [table, *siblings]}
     checked = check_document(RawDocument(value=plan), stem="children", tree=tree)
@@ -110,7 +110,7 @@ def _place(at: str) -> str:
 def _pinned(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
     """A draft whose files come from the workspace."""
     tree = means.workspaces.list_files(desk.space)
-    item = _checked(table, parent, tree)
+    item = checked_child(table, parent, tree)
     document = PlanDocument(
         name="child", objective="", deadline_us=None, recovery="replace", budget={}, work=(replace(item, position=0),)
     )

@@ -144,6 +144,9 @@ def read_form(line: bytes) -> AnyForm:
         # Nothing of a line that is no request is repeated that could be somebody's token.
         message, where = (_SECRET.sub("\u2026", text) for text in (error.message, error.path))
         raise Declined(error.code, message, where=where) from None
+    if TOKEN.fullmatch(form.token) and line.count(form.token.encode()) > 1:
+        # What is said is recorded and told, and a token is neither.
+        raise Declined("bad_value", "a request holds its token once, as its token", where="/token")
     if form.v != wire.VERSION:
         raise Declined(
             "unsupported_protocol",
