@@ -38,7 +38,9 @@ def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
         "plan_10k_s",
     }
     assert found["raw"]["sqlite_commits_per_s"] > 0 and found["raw"]["postgres_rows_per_s"] is None
-    assert all(found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many", "worker"))
+    assert all(
+        found["lives_per_s"]["sqlite"][name] > 0 for name in ("one", "crowd64", "many", "worker", "worker_python")
+    )
     assert found["lives_per_s"]["postgres"] is None and found["worker_executor"] == "command"
     assert found["idle_ms"]["across_processes"]["p50"] > 0 and found["cpu_us_per_life"]["sqlite"]["many"] > 0
     two = found["two_processes"]

@@ -1,7 +1,8 @@
 """A producer and a worker as two processes on one home, the worker started as a user starts it.
 
-The producer is this process, through the library; the worker is `fencepost worker start`, and each order runs `true`
-under its keeper, so that every figure has the start and the end of a real command in it.
+The producer is this process, through the library; the worker is `fencepost worker start`. Each order runs `true`, or
+calls a function that does nothing in a child process of its own, under a keeper: every figure has the start and the
+end of a real program in it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ from pathlib import Path
 from fencepost.app import HOME_NAME, App, make_home
 from fencepost.core.commands import OrderDraft, SubmitOrder
 from fencepost.core.machines import ENDED
-from fencepost.core.records.plan import Acceptance
+from fencepost.core.records.plan import Acceptance, WorkOrderSpec
 from fencepost.core.state import OrderState
 
 CLI = (sys.executable, "-m", "fencepost")
-PLAN = 'name = "first"\n[budget]\nattempts = 1\n[[work]]\nname = "first"\nrun = ["true"]\n'
+PLAN = 'name = "first"\n[budget]\nattempts = 1\n[[work]]\nname = "first"\n'
+PROGRAMS = {
+    "command": 'run = ["true"]\n',
+    "python": 'executor = "python"\ncall = "work:nothing"\n',
+}
+MODULE = """
+import fencepost
+
+@fencepost.executor("nothing", version=1)
+def nothing(attempt):
+    return fencepost.Result.succeeded()
+"""
 WAIT_S = 120.0
 LOOK_S = 0.5  # at most between two looks, should a hint be lost
 
@@ -67,8 +79,8 @@ class Pair:
 
 
 @contextmanager
-def served(folder: Path, jobs: int) -> Iterator[Pair]:
-    """A home in `folder` with one worker process on it, which has run its first order."""
+def served(folder: Path, jobs: int, executor: str = "command") -> Iterator[Pair]:
+    """A home in `folder` with one worker process on it, which has run its first order with that executor."""
     home = folder / HOME_NAME
     make_home(home)
     environment = _environment(folder)
@@ -76,14 +88,15 @@ def served(folder: Path, jobs: int) -> Iterator[Pair]:
     worker = None
     try:
         app.kernel.open()
-        (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
+        (folder / "plan.toml").write_text(PLAN + PROGRAMS[executor], encoding="utf-8")
+        (folder / "work.py").write_text(MODULE, encoding="utf-8")
         subprocess.run(
             [*CLI, "plan", "submit", "plan.toml"], cwd=folder, env=environment, check=True, capture_output=True
         )
         with app.kernel.reader.look() as look:
             (plan,) = look.plans()
             (first,) = look.orders(plan.plan)
-            manifest = look.spec(first).inputs.digest
+            spec = look.spec(first)
         worker = subprocess.Popen(
             [*CLI, "worker", "start", "--jobs", str(jobs)],
             cwd=folder,
@@ -92,7 +105,7 @@ def served(folder: Path, jobs: int) -> Iterator[Pair]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        pair = Pair(app, _draft(manifest))
+        pair = Pair(app, _draft(spec))
         pair.wait_applied([first.order])
         yield pair
     finally:
@@ -102,24 +115,26 @@ def served(folder: Path, jobs: int) -> Iterator[Pair]:
         app.close()
 
 
-def _draft(manifest: str) -> OrderDraft:
+def _draft(spec: WorkOrderSpec) -> OrderDraft:
+    """One more order like the first: the same program, with the same pinned files."""
     return OrderDraft(
-        task="true",
-        work_kind="command/1",
+        task="again",
+        work_kind=spec.work_kind,
         priority="normal",
         classification="private",
         effects="declared",
         attempt_time_us=60_000_000,
         accept=Acceptance(),
-        run=("true",),
-        manifest=manifest,
+        run=spec.run,
+        python=spec.python,
+        manifest=spec.inputs.digest,
         ceilings={"attempts": 1},
     )
 
 
-def worker_rate(folder: Path, orders: int) -> float:
+def worker_rate(folder: Path, orders: int, executor: str) -> float:
     """Orders a second from their submission in batches to the last application, two attempts at once."""
-    with served(folder, jobs=2) as pair:
+    with served(folder, jobs=2, executor=executor) as pair:
         begun = time.perf_counter()
         pair.wait_applied(pair.submit(orders))
         return orders / (time.perf_counter() - begun)

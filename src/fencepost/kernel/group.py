@@ -86,6 +86,8 @@ class Group:
         self.view = GroupView(transaction, tools.stream, tools.memory)
         self.link = Link(head.seq, head.digest)
         self.records: list[Sealed] = []
+        self.bodies: dict[int, Body] = {}
+        """Bodies of the group's records that are small enough to be remembered."""
 
     def take(self, ticket: Ticket) -> bool:
         """Decide one ticket. False when its records do not fit any more: it is left for the next group.
@@ -223,6 +225,9 @@ class Group:
 
     def _absorb(self, sealed: list[Sealed], decided: Decided) -> None:
         self.view.merge(decided)
+        for record, fact in zip(sealed, decided.facts, strict=True):
+            if len(record.data) <= BODY_BYTES_MAX:
+                self.bodies[record.seq] = fact.body
         self.records.extend(sealed)
         self.link = Link(sealed[-1].seq, sealed[-1].digest)
 
@@ -254,11 +259,6 @@ class Group:
                 commands=self._new_rows,
             )
         )
-
-    def bodies(self) -> dict[int, Body]:
-        """Bodies of the group's records that are small enough to be remembered."""
-        kept = {record.seq for record in self.records if len(record.data) <= BODY_BYTES_MAX}
-        return {seq: body for seq, body in self.view.bodies.items() if seq in kept}
 
     def settle(self) -> list[Ticket]:
         """Hand the answers out. What was only looked up or refused is true at the group's head."""

@@ -10,7 +10,7 @@ from fencepost.core.reasons import Refusal
 from fencepost.ports.errors import FencepostError
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Proof that a command was decided. `sequence` is the stream's head that the answer is true at.
 
     `fresh` is True only for the commit itself; a replay of the same command gets the first receipt with False.

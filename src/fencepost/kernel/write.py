@@ -256,7 +256,7 @@ class Writer:
             new_head = Head(head.epoch, group.link.seq, group.link.digest, FOLD_VERSION)
             group.append(new_head)
             transaction.commit()
-        memory.keep(new_head, group.view.changed, group.bodies())
+        memory.keep(new_head, group.view.changed, group.bodies)
         return group.settle(), new_head
 
 

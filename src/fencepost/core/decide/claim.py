@@ -99,24 +99,23 @@ def _reserve_one(batch: Batch, order: OrderState, worker: WorkerState) -> dict[s
     if verdict_of_all(order.groups) != "holds":
         raise LookupError(f"{order.order} is ready and its dependencies do not hold")
     accounts = partial(ending.account_of, batch)
-    exhausted = next(needs.exhaustions(order, ending.shares_now(batch, order), accounts), None)
+    shares = ending.shares_now(batch, order)
+    exhausted = next(needs.exhaustions(order, shares, accounts), None)
     if exhausted is not None:
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", exhausted.account)
         return Refusal(code="budget_exhausted", detail=exhausted.detail)
-    found = in_the_way(batch, order)
+    wanted = needs.wanted(order, shares, accounts)
+    found = needs.obstacle(order, wanted, accounts)
     if found is not None:
         ending.move(batch, order.order, "blocked_budget", found.code, found.account)
         return Refusal(code=found.code, detail=found.detail)
-    return _write(batch, order, worker, _wanted(batch, order))
-
-
-def _wanted(batch: Batch, order: OrderState) -> dict[str, int]:
-    return needs.wanted(order, ending.shares_now(batch, order), partial(ending.account_of, batch))
+    return _write(batch, order, worker, wanted)
 
 
 def in_the_way(batch: Batch, order: OrderState) -> needs.Obstacle | None:
     """Why the next attempt's hold cannot be had now, None when it can."""
-    return needs.obstacle(order, _wanted(batch, order), partial(ending.account_of, batch))
+    accounts = partial(ending.account_of, batch)
+    return needs.obstacle(order, needs.wanted(order, ending.shares_now(batch, order), accounts), accounts)
 
 
 def _write(batch: Batch, order: OrderState, worker: WorkerState, amounts: dict[str, int]) -> dict[str, Any]:

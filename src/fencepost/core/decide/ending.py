@@ -66,10 +66,13 @@ def attempt_of(batch: Batch, name: str) -> AttemptState:
     return attempt
 
 
+_WITH_ACCOUNT = (ScopeState, PlanState, OrderState)
+
+
 def account_of(batch: Batch, subject: str) -> Account:
     """The account of a scope, plan or order that a path names."""
     value = batch.get(subject)
-    if not isinstance(value, ScopeState | PlanState | OrderState):
+    if not isinstance(value, _WITH_ACCOUNT):
         raise LookupError(f"{subject} is named by the state and has no account")
     return value.account
 

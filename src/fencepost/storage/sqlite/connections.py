@@ -21,7 +21,7 @@ FORMAT = 0  # of records
 _APPLICATION_ID = 0x66656E63  # "fenc", so that `file` names what it sees
 _CREATE_WAIT_S = 30.0
 _READER_BUSY_MS = 5_000
-_CACHE_KIB = 32_768
+_CACHE_KIB = 8_192  # each commit may search all of it; what it lacks is in the memory of the system
 _CHECKPOINT_PAGES = 1_000  # larger ones make the slowest commits slower, smaller ones all
 _LOG_BYTES_MAX = 64 * 1024 * 1024  # what an emptied log keeps on disk
 

@@ -53,12 +53,9 @@ class SqliteTransaction(SqliteReads):
     def _write_group(self, group: Append) -> None:
         number = self._number_made(group.stream)
         first_id = number << SEQ_BITS
-        # A later row of one key replaces an earlier one, so that only the last is worth writing.
-        states = {row.subject: row for row in group.states}
-        puts = {(row.stage, row.subject): row for row in group.index_put}
         self._write("record_insert", [(first_id + seq, data) for seq, data in group.records])
         self._write("command_insert", [(number, *row) for row in group.commands])
-        self._write_caches(number, states.values(), group.index_delete, puts.values(), group.edges)
+        self._write_caches(number, group.states, group.index_delete, group.index_put, group.edges)
         self._write("stream_update", [(number, *group.head)])
 
     def replace_caches(
