@@ -13,7 +13,7 @@ from fencepost.adapters.executors.command import CommandExecutor
 from fencepost.app import callables_at
 from fencepost.core.commands import OrderDraft
 from fencepost.core.planfile import check_text
-from fencepost.core.records.plan import PythonCall
+from fencepost.core.records.plan import PythonCall, Retry
 from fencepost.ports.executor import Ended, Job, Running
 from fencepost.services.submission import Pins, pin, selections
 from tests.services.world import World, draft
@@ -138,3 +138,41 @@ def test_x10_what_is_pinned_is_what_was_read(world: World, tmp_path: Path) -> No
     moved = pin(document, chosen, callees, root=root, packs=world.app.packs, artifacts=world.app.artifacts)
     assert isinstance(moved, tuple)
     assert [(problem.code, problem.at) for problem in moved] == [("module_unreadable", "/work/0/call")]
+
+
+def end_of(world: World, body: str, **changes: Any) -> tuple[str, str, str, int]:
+    """State, reason and message of the order of a callable with this body, and its attempts."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    plan = world.submit(replace(callable_draft(world, BEATS.partition("    while True:")[0] + lines), **changes))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    order = world.order(plan, "a")
+    world.check()
+    message = world.facts(plan, "a").message
+    return order.state, order.reason, message, order.account.charged["attempts"]
+
+
+def test_case_18_text_that_cannot_be_stored_fails_one_attempt_cleanly(world: World) -> None:
+    state, reason, message, attempts = end_of(world, r"raise ValueError('a\0b\ud800c\udc88d\uffffe\U0001f600f')")
+    assert (state, reason, attempts) == ("failed", "callable_raised", 1)
+    assert message.startswith("ValueError: a\\0b\\ud800c\\udc88d\uffffe\U0001f600f\nwork.py:")
+
+
+def test_case_18_what_can_be_stored_comes_back_as_it_was(world: World) -> None:
+    body = r"""
+text = 'a\0b\uffffc\U0001f600\u2028'
+assert attempt.step('s \U0001f600', lambda given: [given, {given: given}], text) == [text, {text: text}]
+assert fp.Attempt(__import__('os').environ).step('s \U0001f600', lambda given: None, text) == [text, {text: text}]
+attempt.step('half', lambda: '\ud800')
+"""
+    state, reason, message, attempts = end_of(world, body.strip())
+    assert (state, reason, attempts) == ("failed", "step_refused", 1)
+    assert "half of a character" in message
+
+
+@pytest.mark.parametrize(("more", "reason"), [(0, "applied"), (1, "step_refused")])
+def test_case_40_a_value_past_its_bound_ends_the_attempt_once(world: World, more: int, reason: str) -> None:
+    retry = Retry(on=("executor", "transient_dependency"), backoff_us=1_000, backoff_max_us=1_000)
+    body = f"attempt.step('large', lambda: 'x' * ({2**20} - 2 + {more}))"
+    found = end_of(world, body, retry=retry)
+    assert (found[1], found[3]) == (reason, 1)
