@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import stat
 import threading
@@ -254,8 +255,38 @@ def test_strangers_make_room_for_each_other(door: Opened) -> None:
             with door.link() as link:
                 link.sendall(ask("a", n=len(crowd)))
                 assert read_line(link)["n"] == len(crowd)
+            doors = [thread for thread in threading.enumerate() if thread.name.startswith("fencepost-door")]
+            assert len(doors) == SMALL.answerers + 1
+            assert len(door.door._links) <= SMALL.strangers_max + 1
     for link in crowd:
         link.close()
+
+
+def test_without_a_descriptor_left_those_inside_are_served(door: Opened) -> None:
+    client = door.client("a")
+    assert client.ask("echo", n=1)[0]["n"] == 1
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    knocking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (knocking.fileno() + 1, limits[1]))
+    try:
+        knocking.connect(door.door.address)
+        looked = []
+        let_in = door.door._let_in
+        door.door._let_in = lambda: (looked.append(1), let_in())[1]  # type: ignore[method-assign]  # counts the looks
+        for number in range(20):
+            assert client.ask("echo", n=number)[0]["n"] == number
+            time.sleep(0.02)
+        assert 0 < len(looked) < 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    knocking.settimeout(10)
+    knocking.sendall(ask("b", n=7))
+    assert read_line(knocking)["n"] == 7
+    knocking.close()
+    client.close()
+    assert highest < limits[0]
+    assert door.faults == []
 
 
 def test_a_sender_has_a_bounded_number_of_connections(door: Opened) -> None:

@@ -31,6 +31,7 @@ from fencepost.sdk import wire
 
 _CLOSE_WAIT_S: Final = 2.0
 _ACCEPTED_MAX: Final = 64  # in one turn
+_FULL_S: Final = 0.01
 _WATCHED: Final = {"line": selectors.EVENT_READ, "payload": selectors.EVENT_READ, "reply": selectors.EVENT_WRITE}
 _TICK_S: Final = 0.25
 """How late a time limit may be noticed."""
@@ -147,8 +148,10 @@ class SocketDoor:
             except BlockingIOError:
                 return
             except OSError:
-                # No descriptor is left, most likely: the stranger that waits longest makes room.
-                self._end_stranger()
+                # No descriptor is left, most likely: the stranger that waits longest makes room. Without one whoever
+                # knocks goes on knocking, and is not looked at all the time.
+                if not self._end_stranger():
+                    time.sleep(_FULL_S)
                 return
             if not peer_is_ours(made):
                 made.close()
@@ -163,10 +166,12 @@ class SocketDoor:
             self._links[link] = self._strangers[link] = None
             self._selector.register(made, selectors.EVENT_READ, link)
 
-    def _end_stranger(self) -> None:
-        for link in self._strangers:
+    def _end_stranger(self) -> bool:
+        """Show the stranger out that came first; whether there was one."""
+        link = next(iter(self._strangers), None)
+        if link is not None:
             self._end(link)
-            return
+        return link is not None
 
     def _move(self, link: Link) -> None:
         """Take what has come, and go on with the connection as far as that reaches."""
