@@ -81,6 +81,18 @@ class Books:
             case b.HoldReleased():
                 self._end(fact.subject)
                 assert not +self.charged[fact.subject], "what was never activated is charged"
+            case b.UsageCharged():
+                held = self.held[fact.subject]
+                assert all(amount <= held[name] for name, amount in body.freed.items()), "more than it held is freed"
+                held.subtract(body.freed)
+                unknown = {name: before[fact.subject][name] for name in body.usage.unknown}
+                self.charged[fact.subject].update(
+                    {
+                        name: max(body.usage.amounts.get(name, 0), unknown.get(name, 0))
+                        for name in {*body.usage.amounts, *unknown}
+                    }
+                )
+                self._take("the scope", (f"{body.usage.provider}:{body.usage.receipt}",))
             case b.HoldSettled():
                 self._end(fact.subject)
                 self.charged[fact.subject].update(body.charged)
@@ -247,6 +259,19 @@ class Budgets(RuleBasedStateMachine):
         self.do(self.world.result(attempt, **changes))
         if applies:
             self.do(c.ApplyResult(attempt=attempt.attempt))
+
+    @precondition(lambda self: any(each.input_set for each in self.attempts()))
+    @rule(
+        data=st.data(),
+        receipt=st.integers(0, 5),
+        spent=amounts,
+        unknown=st.lists(st.sampled_from(SPENT), max_size=1),
+    )
+    def charge(self, data: st.DataObject, receipt: int, spent: dict[str, int], unknown: list[str]) -> None:
+        """While it runs, after its lease, after its end; some of the receipts are those of results."""
+        attempt = data.draw(st.sampled_from([each for each in self.attempts() if each.input_set]))
+        name = f"r{receipt}" if data.draw(st.booleans()) else f"{attempt.attempt}:{receipt}"
+        self.do(self.world.charge(attempt, name, *unknown, provider="p", **spent))
 
     @precondition(lambda self: self.attempts("result_reported"))
     @rule(data=st.data())

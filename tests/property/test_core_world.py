@@ -78,6 +78,7 @@ class Lives(RuleBasedStateMachine):
         self.world = World(SMALL)
         self.ended: dict[str, tuple[str, str]] = {}
         self.seen = 0
+        self.booked: set[int] = set()  # receipts of the shop
 
     @initialize(plan=plans(), scope=st.sampled_from([{}, {"time_us": 150 * SECOND}, {"calls": 6, "attempts": 6}]))
     def begin(self, plan: tuple[list[c.OrderDraft], dict[str, int]], scope: dict[str, int]) -> None:
@@ -163,6 +164,70 @@ class Lives(RuleBasedStateMachine):
             changes["usage"] = (*usage[:-1], _unknown(usage[-1]))
         self.do(self.world.result(attempt, self.world.facts_of(attempt, duration_us=seconds * SECOND, **changes)))
 
+    # What programs say while they run, and what they wait for
+
+    def speaker(self, data: st.DataObject) -> AttemptState:
+        found: AttemptState = self.pick(data, self.attempts("running") or self.attempts(*LIVE) or self.attempts())
+        return found
+
+    @precondition(lambda self: self.attempts())
+    @rule(data=st.data(), behind=st.sampled_from([0, 0, 0, 1]), kind=st.sampled_from(["blob/1", "steps/1"]))
+    def checkpoint(self, data: st.DataObject, behind: int, kind: str) -> None:
+        attempt = self.speaker(data)
+        before: OrderState = self.world.live.values[attempt.order]
+        builds_on = max(before.checkpoint_number - behind, 0)
+        code = self.do(self.world.checkpoint(attempt, builds_on=builds_on, kind=kind))
+        after: OrderState = self.world.live.values[attempt.order]
+        assert after.checkpoint_number == before.checkpoint_number + (not code), "none is lost, none overtakes"
+
+    @precondition(lambda self: self.attempts())
+    @rule(data=st.data())
+    def keep(self, data: st.DataObject) -> None:
+        self.do(self.world.kept(self.speaker(data)))
+
+    @precondition(lambda self: self.attempts())
+    @rule(data=st.data(), receipt=st.integers(0, 4), calls=st.integers(1, 2), unknown=st.sampled_from([(), ("calls",)]))
+    def charge(self, data: st.DataObject, receipt: int, calls: int, unknown: tuple[str, ...]) -> None:
+        attempt = self.pick(data, self.attempts())
+        before = self.world.live.values[SCOPE].account.charged.get("calls", 0)
+        self.do(self.world.charge(attempt, f"r-{receipt}", *unknown, calls=calls))
+        charged = self.world.live.values[SCOPE].account.charged.get("calls", 0) - before
+        assert not charged or receipt not in self.booked, "a receipt is booked once"
+        if charged:
+            self.booked.add(receipt)
+
+    @precondition(lambda self: self.attempts("running"))
+    @rule(
+        data=st.data(), name=st.sampled_from(["part", "rest"]), run=st.sampled_from([("true",), ("true",), ("false",)])
+    )
+    def child(self, data: st.DataObject, name: str, run: tuple[str, ...]) -> None:
+        attempt = self.speaker(data)
+        before: OrderState = self.world.live.values[attempt.order]
+        code = self.do(self.world.child(attempt, draft(name, attempts=1, retry=False, run=run)))
+        after: OrderState = self.world.live.values[attempt.order]
+        assert name not in before.children or after.children == before.children
+        if not code:
+            child: OrderState = self.world.live.values[after.children[name]]
+            assert child.accounts == (*after.accounts, child.order) and child.plan == after.plan
+
+    @precondition(lambda self: self.attempts("running"))
+    @rule(data=st.data(), question=st.sampled_from(["", "go", "size"]), after=st.integers(0, 9), all_of=st.booleans())
+    def yields(self, data: st.DataObject, question: str, after: int, all_of: bool) -> None:
+        attempt = self.speaker(data)
+        order: OrderState = self.world.live.values[attempt.order]
+        orders = tuple(order.children.values()) if all_of else ()
+        wait = {"question": question, "orders": orders, "after_us": after * SECOND}
+        code = self.do(self.world.yielding(attempt, **wait))
+        if not code:
+            assert not self.world.live.values[attempt.hold].held, "who waits holds nothing"
+
+    @precondition(lambda self: self.orders("waiting"))
+    @rule(data=st.data(), question=st.sampled_from(["", "go", "size"]))
+    def answer(self, data: st.DataObject, question: str) -> None:
+        order = self.pick(data, self.orders("waiting"))
+        code = self.do(c.AnswerOrder(order=order.order, value="yes", question=question))
+        assert (self.world.live.values[order.order].state == "ready") == (not code)
+
     @precondition(lambda self: self.attempts("result_reported"))
     @rule(data=st.data(), outcome=st.sampled_from(["passed", "failed", "error"]))
     def verify(self, data: st.DataObject, outcome: Any) -> None:
@@ -241,6 +306,7 @@ class Lives(RuleBasedStateMachine):
         for stage, make in (
             ("reservation", lambda row: world.expiry(world.live.values[row.subject])),
             ("lease", lambda row: world.expiry(world.live.values[row.subject])),
+            ("wait", lambda row: c.EndWait(order=row.subject, expected=world.live.values[row.subject].version)),
             ("retry", lambda row: c.EndBackoff(order=row.subject, expected=world.live.values[row.subject].version)),
             ("budget", lambda row: c.Reexamine(order=row.subject, expected=world.live.values[row.subject].version)),
             ("unsettled", lambda row: c.SettleHold(hold=row.subject, expected=world.live.values[row.subject].version)),
@@ -283,6 +349,14 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def the_state_is_sound(self) -> None:
         self.world.check()
+
+    @invariant()
+    def nobody_waits_for_what_has_come(self) -> None:
+        for order in self.orders("waiting"):
+            wait = order.wait
+            assert wait is not None and wait.question not in order.answers
+            ended = [self.world.live.values[name].state in ENDED for name in wait.orders]
+            assert not ended or not all(ended) or self.world.due("tell", self.world.now_us, 99, None, None)
 
     @invariant()
     def ended_orders_never_move(self) -> None:

@@ -26,6 +26,7 @@ from fencepost.core import commands as c
 from fencepost.core.decide import decide as decide_command
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.core.machines import ENDED
+from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import Retry
 from fencepost.core.state import SCOPE, AttemptState, HoldState, OrderState
 from fencepost.kernel import group as group_module
@@ -52,6 +53,7 @@ LIMITS = msgspec.structs.replace(
     late_records_per_attempt=2,
 )
 NOBODY = "order_" + "f" * 32
+NO_INPUTS = "sha256:" + "0" * 64
 
 
 class BrokenDecider(Exception):
@@ -131,7 +133,7 @@ class Story:
         self.answers.append(answer_of(receipt))
         if receipt.ok and receipt.fresh:
             self.orders += [receipt.result["order"]] if "task" in receipt.result else []
-            self.plans += [receipt.result["plan"]] if receipt.result.get("fresh") else []
+            self.plans += [receipt.result["plan"]] if receipt.result.get("fresh") and "plan" in receipt.result else []
             self.attempts += receipt.result.get("reservations", [])
 
     def look(self, subject: str, kind: type[Any]) -> Any:
@@ -284,6 +286,51 @@ def leases(story: Story) -> tuple[str, Any]:
             )
 
 
+def inside(story: Story) -> tuple[str, Any]:
+    """What a running program says."""
+    draw = story.draw
+    attempt = story.attempt()
+    order = None if attempt is None else story.look(attempt.order, OrderState)
+    if attempt is None or order is None:
+        return reserve(story)
+    bound = {"attempt": attempt.attempt, "fence": attempt.fence + (draw.random() < 0.1), "spec": order.spec}
+    bound["input_set"] = attempt.input_set or NO_INPUTS
+    match draw.randrange(7):
+        case 0:
+            number = max(order.checkpoint_number - (draw.random() < 0.2), 0)
+            state = {"kind": "blob/1", "payload": NO_INPUTS, "bytes": draw.randrange(9)}
+            return "executor", c.SaveCheckpoint(**bound, builds_on=number, **state)
+        case 1:
+            usage = Usage(receipt=f"r-{draw.randrange(5)}", provider="shop", amounts={"calls": draw.randrange(3)})
+            return "executor", c.ChargeUsage(**bound, usage=usage)
+        case 2:
+            kept = ArtifactRef(path="part", digest=NO_INPUTS, bytes=1, mode=0o644)
+            return "executor", c.RecordArtifact(**bound, artifact=kept)
+        case 3:
+            return "executor", c.SubmitChild(**bound, order=draft(draw.choice(("part", "rest", "A"))))
+        case 4:
+            return "executor", c.AppendEvent(**bound, family="execution_started")
+        case _:
+            wait = c.WaitDraft(
+                question=draw.choice(("", "go")),
+                orders=tuple(order.children.values()) if draw.random() < 0.5 else (),
+                after_us=draw.choice((0, 1, 2_000_000)),
+            )
+            return "executor", c.ReportYielded(**bound, duration_us=1, wait=wait)
+
+
+def waits(story: Story) -> tuple[str, Any]:
+    """Ends of waits: by an answer, by a time, or not at all."""
+    order = story.order()
+    if order is None:
+        return submit_order(story)
+    if order.state != "waiting" and story.draw.random() < 0.8:
+        return inside(story)
+    if story.draw.random() < 0.5:
+        return "human", c.AnswerOrder(order=order.order, value="yes", question=story.draw.choice(("", "go", "other")))
+    return "reducer", c.EndWait(order=order.order, expected=order.version)
+
+
 def upkeep(story: Story) -> tuple[str, Any]:
     order, attempt = story.order(), story.attempt()
     if order is None:
@@ -333,7 +380,7 @@ def observe(story: Story) -> tuple[str, Any]:
 
 KINDS = (
     *(submit_order, submit_plan, reserve, reserve, activate, activate, results, apply, leases, people, upkeep),
-    *(wrong, observe),
+    *(wrong, observe, inside, inside, waits),
 )
 
 
@@ -405,4 +452,5 @@ def test_the_stories_have_something_of_everything() -> None:
             kinds |= {look.record(seq).kind for seq, _ in look.records(0, 100_000)}
     assert {"bad_command", "too_large", "not_found", "version_moved", "operation_collision", "stale_fence"} <= said
     assert {"attempt_descriptor", "result_application", "hold_settled", "logical_clock_observation"} <= kinds
-    assert breaks and len(asked) >= 18
+    assert {"checkpoint_envelope", "usage_charged", "attempt_artifact", "work_order_waits"} <= kinds
+    assert breaks and len(asked) >= 25
