@@ -17,6 +17,7 @@ from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.graph_model import read_graph
 from fencepost.surfaces.cli.graph_svg import graph_svg
+from fencepost.surfaces.cli.view import follow
 from fencepost.surfaces.cli.view.cells import Line, text_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
 from fencepost.surfaces.cli.view.follow import Follower
@@ -238,6 +239,21 @@ def test_the_last_line_of_a_running_log_is_cleaned(tmp_path: Path) -> None:
         ).required()
         gone = last_log_line(app, "attempt_" + "0" * 32)
     assert gone == "", "what has no folder says nothing"
+
+
+def test_a_store_that_has_moved_on_by_far_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    plan = world.submit("main", [draft("a"), draft("b")])
+    with world.open() as app:
+        with app.kernel.reader.look() as look:
+            follower = Follower(look, plan=plan)
+        order = follower.current()[0]
+        app.kernel.write(app.kernel.request("human", CancelOrder(order=order.order, note=""))).required()
+        monkeypatch.setattr(follow, "RECORDS_MAX", 0)
+        with app.kernel.reader.look() as look:
+            assert follower.update(look)
+            assert follower.picture() == Follower(look, plan=plan).picture()
+    assert follower.current()[0].state == "cancelled"
 
 
 def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_more_often(
