@@ -772,6 +772,32 @@ def test_w6_a_wish_that_cannot_be_met_is_refused_when_it_is_made(
     world.until_state(plan, "a", "applied")
 
 
+def test_w6_a_wait_for_what_holds_already_goes_on(world: World) -> None:
+    script = """
+import fencepost as fp
+attempt = fp.attempt()
+attempt.child("kid", ["sh", "-c", "echo hi > out.txt"], outputs=["out.txt"])
+if attempt.resume() is None:
+    attempt.checkpoint(b"asked")
+attempt.wait(children=["kid"])
+text = attempt.output("kid", "out.txt").decode().strip()
+if attempt.resume() != b"slept":
+    attempt.checkpoint(b"slept")
+    attempt.wait(after="200ms")
+attempt.wait(question="go", after="1d")
+print(text, attempt.answer("go"), attempt.ask_person("go"))
+"""
+    plan = world.submit(draft("a", sys.executable, "-c", script, ceilings={"attempts": 9}))
+    world.worker(jobs=1)
+    world.until(lambda: world.order(plan, "a").reason == "waiting_for_answer_or_time", 20)
+    world.write("human", AnswerOrder(order=world.order(plan, "a").order, value="yes")).required()
+    world.until_ended(plan)
+    log = world.facts(plan, "a").stdout
+    assert log is not None and world.app.artifacts.read(log.digest, 100) == b"hi yes yes\n"
+    assert [each.state for each in world.attempts(plan, "a")] == ["yielded"] * 3 + ["accepted"]
+    world.check()
+
+
 # Children
 
 
@@ -902,7 +928,7 @@ _NESTS = """
 import sys, fencepost as fp
 attempt = fp.attempt()
 depth = int(sys.argv[1])
-if depth and "kid" not in attempt.children():
+if depth:
     run = [sys.executable, "nests.py", str(depth - 1)]
     attempt.child("kid", run, inputs=["nests.py"], budget={"attempts": 2 * depth})
     attempt.checkpoint(b"asked")

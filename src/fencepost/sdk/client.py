@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from fencepost.sdk.failures import Stopping
 from fencepost.sdk.wire import EXIT_USAGE, Connection, Unreachable
@@ -204,10 +204,13 @@ class Attempt:
         question: str = "",
         prompt: str = "",
         after: str | None = None,
-    ) -> NoReturn:
-        """End this attempt, and let the order go on as soon as one of these holds: all these children have ended, the
-        question is answered, the duration has passed. Nothing is held meanwhile. Raises Yield; the next attempt starts
-        the program from its beginning, with what was checkpointed."""
+    ) -> None:
+        """Return if all these children have ended, or if the question is answered. Else end this attempt, and let the
+        order go on as soon as one of these holds: that, or the duration has passed. Nothing is held meanwhile. Raises
+        Yield then; the next attempt starts the program from its beginning, with what was checkpointed. A duration alone
+        has always still to pass: whoever waits for one keeps in a checkpoint that it has done so."""
+        if (question and self.answer(question) is not None) or (children and self._have_ended(children)):
+            return
         fields: dict[str, Any] = {}
         if children:
             fields["children"] = list(children)
@@ -222,10 +225,13 @@ class Attempt:
 
     def ask_person(self, question: str, prompt: str = "") -> str:
         """The answer of a person, waited for without holding anything: where there is none yet the attempt yields."""
-        value = self.answer(question)
-        if value is None:
+        while (value := self.answer(question)) is None:
             self.wait(question=question, prompt=prompt)
         return value
+
+    def _have_ended(self, children: Sequence[str]) -> bool:
+        seen = self.children()
+        return all(name in seen and seen[name]["ended"] for name in children)
 
     def _inside(self, path: str) -> str:
         """A path as the worker knows it: relative to the workspace. What lies elsewhere stays as it is, and is
