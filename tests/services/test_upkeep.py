@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 
+from msgspec.structs import replace
+
 from fencepost.core.commands import ObserveClock, Reading, SetBudget
+from fencepost.core.state import BOOTS_MAX
 from fencepost.kernel.read import Look
+from fencepost.services.means import estimated_now_us
 from tests.services.world import World, draft
 
 SECOND = 1_000_000
@@ -86,20 +90,41 @@ def test_c28_a_worker_is_enrolled_by_the_dispatcher_and_not_in_a_persons_name(wo
         assert stamp.principal == principal_of(look, "dispatcher")
 
 
-def test_w8_a_worker_whose_boot_the_clock_does_not_know_says_so_by_itself(world: World) -> None:
-    """A late reading of an earlier boot left an idle worker blind to everything that fell due."""
+def known_boots(world: World, source: str) -> set[str]:
+    with world.app.kernel.reader.look() as look:
+        clock = look.clock()
+    assert clock is not None
+    known = clock.sources[source]
+    return {known.boot_id, *(boot.boot_id for boot in known.earlier)}
+
+
+def observe_boots(world: World, count: int) -> str:
+    """Have the clock see so many other boots of this host; return the host's source."""
+    now = world.app.kernel.clock.read()
+    for number in range(count):
+        other = Reading(source=now.source, boot_id=f"other-{number}", utc_us=now.utc_us, tick_us=1, uncertainty_us=1)
+        world.write("sampler", ObserveClock(reading=other)).required()
+    return now.source
+
+
+def test_w8_a_worker_whose_boot_the_clock_has_forgotten_says_so_by_itself(world: World) -> None:
+    """An idle worker was blind to everything that fell due once its boot was no longer known."""
     worker = world.worker(jobs=1)
     world.until(worker.is_idle, 5)
-    now = world.app.kernel.clock.read()
-    stale = Reading(source=now.source, boot_id="earlier", utc_us=now.utc_us, tick_us=1, uncertainty_us=1)
-    world.write("sampler", ObserveClock(reading=stale)).required()
+    source = observe_boots(world, BOOTS_MAX)
+    world.until(lambda: world.app.kernel.clock.read().boot_id in known_boots(world, source), 5)
+    world.check()
 
-    def boot() -> str:
-        with world.app.kernel.reader.look() as look:
-            clock = look.clock()
-        assert clock is not None
-        return clock.sources[now.source].boot_id
 
-    assert boot() == "earlier"
-    world.until(lambda: boot() == now.boot_id, 5)
+def test_w8_a_reading_of_another_boot_of_this_host_makes_no_worker_blind(world: World) -> None:
+    """Its time goes on by its own boot, and nothing has to be written for that."""
+    worker = world.worker(jobs=1)
+    world.until(worker.is_idle, 5)
+    observe_boots(world, 1)
+    reading = world.app.kernel.clock.read()
+    with world.app.kernel.reader.look() as look:
+        clock = look.clock()
+    assert clock is not None and clock.sources[reading.source].boot_id == "other-0"
+    later = replace(reading, tick_us=reading.tick_us + 60_000_000)
+    assert estimated_now_us(clock, later) >= clock.logical_us + 59_000_000
     world.check()

@@ -24,6 +24,8 @@ KERNEL_RECEIPTS = "kernel:"
 """How the names of receipts begin that a supervisor writes itself, from its own measurement."""
 DOMAIN = "main"  # first value of a scope's clock domain
 CLOCK = f"clock:{DOMAIN}"
+BOOTS_MAX = 16
+"""Boots of one source that are told apart (decision 0015). No limit that can be set: a fold has to do without those."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t", gc=False):
@@ -81,7 +83,7 @@ class DecisionState(Value, frozen=True, tag="decision"):
     constitution_version: int
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
+class Boot(msgspec.Struct, frozen=True, gc=False):
     """One source's chain within one boot. Logical time is `anchor_logical_us` plus the ticks since the anchor."""
 
     boot_id: str
@@ -90,6 +92,18 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     anchor_tick: int
     last_tick: int
     last_seq: int
+
+
+class Source(Boot, frozen=True, gc=False, omit_defaults=True):
+    """A source: its newest boot, and those that it had before, whose readings may still come (decision 0015)."""
+
+    earlier: tuple[Boot, ...] = ()  # at most BOOTS_MAX - 1: those that were seen last
+
+    def boot(self, boot_id: str) -> Boot | None:
+        """The chain of one boot; None for one that is new or forgotten, whose first reading is a restart."""
+        if boot_id == self.boot_id:
+            return self
+        return next((boot for boot in self.earlier if boot.boot_id == boot_id), None)
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -112,6 +126,11 @@ class ClockState(Value, frozen=True, tag="clock"):
     grace_until_us: int = 0
     quarantined_seq: int = 0
     proof: Proof | None = None
+
+    def boot(self, source: str, boot_id: str) -> Boot | None:
+        """The chain that a reading of this boot goes on with; None where it is a restart, or the source is new."""
+        known = self.sources.get(source)
+        return None if known is None else known.boot(boot_id)
 
 
 class PlanState(Value, frozen=True, tag="plan"):

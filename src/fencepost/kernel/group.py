@@ -174,8 +174,8 @@ class Group:
             return
         self._looked_for_us = age_us
         now = self._moment.reading
-        source = clock.sources.get(now.source)
-        if source is not None and source.boot_id == now.boot_id and now.tick_us - source.last_tick < age_us:
+        boot = clock.boot(now.source, now.boot_id)
+        if boot is not None and now.tick_us - boot.last_tick < age_us:
             return
         sampler = self._identities().named("sampler")
         request = Request(

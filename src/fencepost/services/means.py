@@ -99,10 +99,10 @@ def estimated_now_us(clock: ClockState | None, reading: Reading) -> int:
     """Logical time as the next observation will most likely say; good for deciding when to look, for nothing else."""
     if clock is None:
         return 0
-    source = clock.sources.get(reading.source)
-    if source is None or source.boot_id != reading.boot_id:
+    boot = clock.boot(reading.source, reading.boot_id)
+    if boot is None:
         return clock.logical_us
-    return max(clock.logical_us, source.anchor_logical_us + reading.tick_us - source.anchor_tick)
+    return max(clock.logical_us, boot.anchor_logical_us + reading.tick_us - boot.anchor_tick)
 
 
 def worker_lock(worker: str) -> str:

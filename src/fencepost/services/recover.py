@@ -57,10 +57,10 @@ class Recoverer:
     def _must_observe(self, clock: ClockState, reading: Reading, now_us: int, *, waits: bool) -> bool:
         """Whoever waits for an end looks at the clock meanwhile: what ends in a gap that nobody saw gets a grace.
 
-        And where the clock knows another boot of this host than the one that runs, nothing here would ever seem due.
+        And where the clock does not know the boot that runs here, since it has forgotten it, nothing would ever seem
+        due.
         """
-        source = clock.sources.get(reading.source)
-        if source is None or source.boot_id != reading.boot_id:
+        if clock.boot(reading.source, reading.boot_id) is None:
             return not is_blocked(clock)
         return waits and now_us - clock.logical_us > self._means.kernel.limits.renewal_us
 

@@ -111,13 +111,13 @@ def test_w8_a_second_contradiction_is_kept_as_well() -> None:
 
 
 @pytest.mark.parametrize(("later_us", "follows"), [(-1, False), (0, False), (1, True)])
-def test_w8_an_accepted_reading_is_later_than_the_last_of_its_source(later_us: int, follows: bool) -> None:
+def test_w8_an_accepted_reading_is_later_than_the_last_of_its_boot(later_us: int, follows: bool) -> None:
     world = World()
     body = observation(world, disposition="accepted", tick=world.tick_us + later_us, logical_us=world.now_us + 1)
     if follows:
         assert fold(world, CLOCK, body).logical_us == body.logical_us
     else:
-        with pytest.raises(CorruptHistory, match="does not follow on its last one"):
+        with pytest.raises(CorruptHistory, match="does not follow on the last one of its boot"):
             fold(world, CLOCK, body)
 
 

@@ -3,8 +3,10 @@
 Within a boot, logical time is the source's anchor plus elapsed ticks; UTC only checks it. A reading whose UTC differs
 from the anchor's prediction by more than the skew bound is kept as quarantined, moves nothing, and stops expiry and
 replacement until a person has spoken. After a restart the source goes on at the domain's last value with zero
-advance. A domain that nobody looked at for longer than half a lease, by whichever of its sources, gives one grace
-interval. A wrong clock expires nothing (W8, W10; lifecycle, Time; decision 0011).
+advance. Each boot of a source has a chain of its own, and sixteen are remembered: a reading of one of them is no
+restart, but goes on where that boot was (decision 0015). A domain that nobody looked at for longer than half a lease,
+by whichever of its sources, gives one grace interval. A wrong clock expires nothing (W8, W10; lifecycle, Time;
+decision 0011).
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
     reading = command.reading
     clock = batch.clock
     source = clock.sources.get(reading.source)
+    boot = None if source is None else source.boot(reading.boot_id)
     blocked = clock.state == "clock_reconciliation_required"
-    if source is None or source.boot_id != reading.boot_id:
+    if boot is None:
         if blocked:
             return batch.decided(_told(clock))  # a restart ends no quarantine
         body = _observation(
@@ -72,15 +75,15 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
         )
         batch.emit(CLOCK, body)
         return batch.decided(_told(batch.clock))
-    if reading.tick_us <= source.last_tick or blocked:
-        return batch.decided(_told(clock))  # taken before the last accepted one, or while nothing may move
-    elapsed_us = reading.tick_us - source.anchor_tick
-    skew_us = abs(reading.utc_us - source.anchor_utc_us - elapsed_us)
+    if reading.tick_us <= boot.last_tick or blocked:
+        return batch.decided(_told(clock))  # taken before the last accepted one of its boot, or nothing may move
+    elapsed_us = reading.tick_us - boot.anchor_tick
+    skew_us = abs(reading.utc_us - boot.anchor_utc_us - elapsed_us)
     if skew_us > batch.given.limits.clock_skew_max_us:
-        body = _observation(reading, "quarantined", clock.logical_us, previous=source.last_seq)
+        body = _observation(reading, "quarantined", clock.logical_us, previous=boot.last_seq)
         batch.emit(CLOCK, body)
         return batch.decided(_told(batch.clock))
-    logical_us = max(clock.logical_us, source.anchor_logical_us + elapsed_us)
+    logical_us = max(clock.logical_us, boot.anchor_logical_us + elapsed_us)
     grace_from_us = grace_until_us = 0
     if logical_us - clock.logical_us > batch.given.limits.lease_us // 2:
         grace_from_us = _grace_from_us(clock)
@@ -89,7 +92,7 @@ def observe(batch: Batch, command: ObserveClock) -> Decided | Refusal:
         reading,
         "accepted",
         logical_us,
-        previous=source.last_seq,
+        previous=boot.last_seq,
         grace_from_us=grace_from_us,
         grace_until_us=grace_until_us,
     )

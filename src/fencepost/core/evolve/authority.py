@@ -11,10 +11,12 @@ from fencepost.core.machines import CLOCK_DOMAIN, CorruptHistory
 from fencepost.core.records import authority, clock
 from fencepost.core.state import (
     AUTHORITY,
+    BOOTS_MAX,
     CLOCK,
     SCOPE,
     AttemptState,
     AuthorityState,
+    Boot,
     ClockState,
     DecisionState,
     GrantState,
@@ -120,10 +122,12 @@ def clock_observation(edit: Edit, body: clock.LogicalClockObservation) -> None:
         return
     edit.require(known.state == "running", "time moves only while the domain runs")
     if moves:
-        before = known.sources.get(body.source)
-        if before is None or before.boot_id != body.boot_id or body.tick <= before.last_tick:
-            raise edit.corrupt(f"the reading of {body.source} does not follow on its last one")
-        source = replace(before, last_tick=body.tick, last_seq=seq)
+        boot = known.boot(body.source, body.boot_id)
+        if boot is None or body.tick <= boot.last_tick:
+            raise edit.corrupt(f"the reading of {body.source} does not follow on the last one of its boot")
+        source = _followed(known.sources[body.source], replace(boot, last_tick=body.tick, last_seq=seq))
+    elif body.source in known.sources:
+        source = replace(source, earlier=_before(known.sources[body.source], body.boot_id))
     grace = {}
     if body.grace_until_us:
         grace = {"grace_from_us": body.grace_from_us, "grace_until_us": body.grace_until_us}
@@ -136,6 +140,22 @@ def clock_observation(edit: Edit, body: clock.LogicalClockObservation) -> None:
         sources={**known.sources, body.source: source},
         **grace,
     )
+
+
+def _followed(source: Source, boot: Boot) -> Source:
+    """A source of which one boot has come further."""
+    if isinstance(boot, Source):
+        return boot
+    earlier = tuple(boot if each.boot_id == boot.boot_id else each for each in source.earlier)
+    return replace(source, earlier=earlier)
+
+
+def _before(source: Source, boot_id: str) -> tuple[Boot, ...]:
+    """What is remembered of a source once another boot of it has begun."""
+    newest = Boot(**{name: getattr(source, name) for name in Boot.__struct_fields__})
+    boots = [boot for boot in (newest, *source.earlier) if boot.boot_id != boot_id]
+    boots.sort(key=lambda boot: boot.last_seq, reverse=True)
+    return tuple(boots[: BOOTS_MAX - 1])
 
 
 _TARGETS: dict[str, tuple[str, type[Value], str]] = {

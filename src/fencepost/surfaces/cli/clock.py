@@ -63,10 +63,8 @@ def _quarantine(look: Look, clock: ClockState) -> dict[str, Any] | None:
     if not clock.quarantined_seq:
         return None
     seen = look.body(clock.quarantined_seq, LogicalClockObservation)
-    source = clock.sources.get(seen.source)
-    predicted = None
-    if source is not None and source.boot_id == seen.boot_id:
-        predicted = source.anchor_utc_us + seen.tick - source.anchor_tick
+    boot = clock.boot(seen.source, seen.boot_id)
+    predicted = None if boot is None else boot.anchor_utc_us + seen.tick - boot.anchor_tick
     return {
         "record": clock.quarantined_seq,
         "source": seen.source,

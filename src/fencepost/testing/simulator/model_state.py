@@ -188,6 +188,7 @@ class Source:
     tick_us: int
     last_tick_us: int
     last_seq: int
+    before: list[Source] = field(default_factory=list)  # other boots of the host
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process
 from fencepost.testing.simulator.model_budgets import in_the_way, shares_of, spent_out, wanted
+from fencepost.testing.simulator.model_clock import chain_of
 from fencepost.testing.simulator.model_state import ENDED, LIVE, Attempt, Hold, Order, Plan, World
 
 SECOND_US: Final = 1_000_000
@@ -154,8 +155,8 @@ class Waits:
         attempt, clock = self._world.attempts.get(tree.job.attempt), self._world.clock
         if attempt is None or not attempt.lease_us or tree.job.lock_path.endswith(".verify.lock"):
             return ""
-        source = clock.sources.get(tree.host.name)
-        if source is None or source.boot_id != tree.host.boot_id or clock.state != "running":
+        source = chain_of(clock, tree.host.name, tree.host.boot_id)
+        if source is None or clock.state != "running":
             return ""  # while a clock is in doubt recorded time stands still, and nothing falls due by it
         late_us = tree.deadline_tick_us - (source.tick_us + attempt.lease_us - source.logical_us)
         if late_us <= LATE_US:
@@ -180,8 +181,8 @@ class Waits:
     def _seen_by(self, host: Host) -> int:
         """Logical time as a look at this host's clock would have it."""
         clock = self._world.clock
-        source = clock.sources.get(host.name)
-        if source is None or source.boot_id != host.boot_id:
+        source = chain_of(clock, host.name, host.boot_id)
+        if source is None:
             return clock.logical_us
         return max(clock.logical_us, source.logical_us + host.tick_us() - source.tick_us)
 
