@@ -25,7 +25,7 @@ KERNEL_RECEIPTS = "kernel:"
 DOMAIN = "main"  # first value of a scope's clock domain
 CLOCK = f"clock:{DOMAIN}"
 BOOTS_MAX = 16
-"""Boots of one source that are told apart (decision 0015). No limit that can be set: a fold has to do without those."""
+"""Boots of one source that are told apart (decision 0016). No limit that can be set: a fold has to do without those."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t", gc=False):
@@ -95,7 +95,7 @@ class Boot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source(Boot, frozen=True, gc=False, omit_defaults=True):
-    """A source: its newest boot, and those that it had before, whose readings may still come (decision 0015)."""
+    """A source: its newest boot, and those that it had before, whose readings may still come (decision 0016)."""
 
     earlier: tuple[Boot, ...] = ()  # at most BOOTS_MAX - 1: those that were seen last
 

@@ -1,4 +1,4 @@
-"""Several boots of one source: each goes on by its own anchor, and none is a restart twice (W8; decision 0015).
+"""Several boots of one source: each goes on by its own anchor, and none is a restart twice (W8; decision 0016).
 
 Readings of two boots come by turns where one is late, where two containers of a host shift their ticks, and where a
 host has no boot id, so that each process is a boot of its own.

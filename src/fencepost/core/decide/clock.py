@@ -4,7 +4,7 @@ Within a boot, logical time is the source's anchor plus elapsed ticks; UTC only 
 from the anchor's prediction by more than the skew bound is kept as quarantined, moves nothing, and stops expiry and
 replacement until a person has spoken. After a restart the source goes on at the domain's last value with zero
 advance. Each boot of a source has a chain of its own, and sixteen are remembered: a reading of one of them is no
-restart, but goes on where that boot was (decision 0015). A domain that nobody looked at for longer than half a lease,
+restart, but goes on where that boot was (decision 0016). A domain that nobody looked at for longer than half a lease,
 by whichever of its sources, gives one grace interval. A wrong clock expires nothing (W8, W10; lifecycle, Time;
 decision 0011).
 """
