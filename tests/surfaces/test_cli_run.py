@@ -353,3 +353,28 @@ def _quarantine_the_clock(repo: Repo) -> None:
         [CLI[0], "-c", script], cwd=repo.folder, env=repo.environment(), capture_output=True, text=True, check=True
     )
     assert "refusal" in done.stdout
+
+
+PAID = """[budget]
+attempts = 2
+money = { USD = "4.00" }
+[[work]]
+name = "paid"
+run = ["true"]
+budget = { attempts = 1, money = { USD = "1.00" } }
+"""
+
+
+def test_w18_a_run_goes_on_once_a_person_has_budgeted_the_currency_that_it_waited_for(repo: Repo) -> None:
+    """The order still says what held it up when the run begins: that is out of date, and nobody need act any more."""
+    repo.write("plan.toml", PAID)
+    assert repo.call("plan", "submit", "plan.toml").returncode == 0
+    repo.call("budget", "set", "scope", "--money", "EUR:5")
+    waits = repo.call("run", "plan.toml")
+    assert waits.returncode == 9 and "paid: blocked_budget" in waits.stdout, waits.stdout
+    repo.call("budget", "set", "scope", "--money", "USD:5", "--no-limit", "EUR")
+    shown = json.loads(repo.call("plan", "show", "plan", "--json").stdout)
+    assert shown["outcome"] == "open"
+    done = repo.call("run", "plan.toml")
+    assert done.returncode == 0, done.stdout
+    assert "plan plan: done (1 applied)" in done.stdout

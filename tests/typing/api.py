@@ -142,7 +142,7 @@ def read(kernel: Kernel, plan: str) -> dict[str, Any]:
         observation = clock.last_seq if clock is not None else 0
         assert_type(look.ready(observation, look.head.seq, 10), ReadinessPlan | Refusal)
         assert_type([order_document(order, look.facts(order.result_seq)) for order in orders], list[dict[str, Any]])
-        return {} if found is None else plan_document(found, plan_outcome(found, orders, clock, look.attempt))
+        return {} if found is None else plan_document(found, plan_outcome(found, orders, clock, look.get))
 
 
 def check(kernel: Kernel, kept: Link) -> bool:

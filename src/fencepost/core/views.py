@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fencepost.core import needs
 from fencepost.core.amounts import DIMENSIONS, available
 from fencepost.core.deadlines import has_lapsed
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.shares import MONEY
-from fencepost.core.state import Account, AttemptState, ClockState, HoldState, OrderState, PlanState, Source
+from fencepost.core.state import (
+    Account,
+    AttemptState,
+    ClockState,
+    HoldState,
+    OrderState,
+    PlanState,
+    ScopeState,
+    Source,
+)
 
 
 def amounts_document(amounts: Mapping[str, int]) -> dict[str, Any]:
@@ -71,32 +81,67 @@ def wait_document(order: OrderState) -> dict[str, Any] | None:
     }
 
 
-AttemptOf = Callable[[str], AttemptState | None]
+StateOf = Callable[[str], Any | None]
+"""Finds a value by its subject, None where there is none: `kernel.read.Look.get`."""
 
 
-def plan_outcome(plan: PlanState, orders: Sequence[OrderState], clock: ClockState | None, attempt_of: AttemptOf) -> str:
+def plan_outcome(plan: PlanState, orders: Sequence[OrderState], clock: ClockState | None, state_of: StateOf) -> str:
     """`open`, `done`, `failed`, or `waiting` when only a person can move what is left."""
     if plan.open == 0:
         return "done" if plan.lost == 0 else "failed"
-    return "waiting" if only_a_person_can_move(orders, clock, attempt_of) else "open"
+    return "waiting" if only_a_person_can_move(orders, clock, state_of) else "open"
 
 
-def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | None, attempt_of: AttemptOf) -> bool:
+def only_a_person_can_move(orders: Sequence[OrderState], clock: ClockState | None, state_of: StateOf) -> bool:
     """Whether something has not ended and everything that has not waits, directly or not, for a person.
 
     While the clock is blocked nothing starts: what runs still ends, and all else waits for the clock's person. So does
-    an attempt whose lease was over before: it can neither report any more nor be ended. `attempt_of` finds an attempt,
-    and is asked only then.
+    an attempt whose lease was over before: it can neither report any more nor be ended.
+
+    Nobody need act as long as the system has something left to carry on: an end that has not been told to everyone, a
+    cancel on its way, or a block that says what stood in the way before ceilings were set anew.
     """
     pending = [order for order in orders if order.state not in ENDED]
-    if not pending:
+    if not pending or _is_carried_on(orders, pending, state_of):
         return False
     if clock is not None and is_blocked(clock):
         running = [order for order in pending if order.state in _RUNNING]
-        if all(_is_over(order, clock, attempt_of) for order in running):
+        if all(_is_over(order, clock, state_of) for order in running):
             return True
     waiting = [order for order in pending if waits_for_person(order)]
-    return bool(waiting) and all(waits_for_person(order) or _waits_for_others(order) for order in pending)
+    if not waiting or not all(waits_for_person(order) or _waits_for_others(order) for order in pending):
+        return False
+    return not _is_examined_again(waiting, state_of)
+
+
+def _is_carried_on(orders: Sequence[OrderState], pending: Sequence[OrderState], state_of: StateOf) -> bool:
+    """Whether an end or a cancel has not reached all that it will reach by itself."""
+    if any(not order.told_done for order in orders):
+        return True
+    plans = [state_of(name) for name in sorted({order.plan for order in pending if order.plan is not None})]
+    return any(isinstance(plan, PlanState) and not plan.cancel_done for plan in plans)
+
+
+def _is_examined_again(orders: Sequence[OrderState], state_of: StateOf) -> bool:
+    """Whether one of them shows a block by budget that is out of date, so that the system moves it by itself."""
+    accounts = {order.order: order.account for order in orders}
+
+    def account_of(subject: str) -> Account:
+        if subject not in accounts:
+            value = state_of(subject)
+            accounts[subject] = value.account if isinstance(value, ScopeState | PlanState | OrderState) else Account()
+        return accounts[subject]
+
+    for order in orders:
+        if order.state != "blocked_budget":
+            continue
+        plan = state_of(order.plan) if order.plan is not None else None
+        shares = needs.shares_now(order, account_of, plan.orders if isinstance(plan, PlanState) else 1)
+        found = next(needs.exhaustions(order, shares, account_of), None)
+        found = found or needs.obstacle(order, needs.wanted(order, shares, account_of), account_of)
+        if found is None or found.code != order.reason:
+            return True
+    return False
 
 
 def _waits_for_others(order: OrderState) -> bool:
@@ -115,17 +160,17 @@ def is_blocked(clock: ClockState | None) -> bool:
     return clock is not None and clock.state == "clock_reconciliation_required"
 
 
-def held_up_by_clock(order: OrderState, clock: ClockState | None, attempt_of: AttemptOf) -> bool:
+def held_up_by_clock(order: OrderState, clock: ClockState | None, state_of: StateOf) -> bool:
     """Whether the order would move if the clock ran."""
     if clock is None or clock.state == "running":
         return False
-    return order.state in _NEEDS_CLOCK or _is_over(order, clock, attempt_of)
+    return order.state in _NEEDS_CLOCK or _is_over(order, clock, state_of)
 
 
-def _is_over(order: OrderState, clock: ClockState, attempt_of: AttemptOf) -> bool:
+def _is_over(order: OrderState, clock: ClockState, state_of: StateOf) -> bool:
     """Whether what an order's state says is running has outlived its lease."""
-    attempt = attempt_of(order.attempt) if order.state == "active" and order.attempt else None
-    return attempt is not None and has_lapsed(clock, attempt.lease_us)
+    attempt = state_of(order.attempt) if order.state == "active" and order.attempt else None
+    return isinstance(attempt, AttemptState) and has_lapsed(clock, attempt.lease_us)
 
 
 def waits_for_person(order: OrderState) -> bool:

@@ -28,6 +28,10 @@ def test_an_order_whose_currency_nobody_budgets_any_more_waits_for_a_person() ->
     assert world.refused(c.Reexamine(order=order.order, expected=order.version)) == "currency_not_budgeted"
     assert world.order("a").version == order.version, "the same is not said twice"
     world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50}))
+    assert not only_a_person_can_move([order], world.clock, world.get), "it is examined again by itself"
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50, "time_us": 1}))
+    assert not only_a_person_can_move([order], world.clock, world.get), "it ends as exhausted when it is"
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50}))
     world.ok(c.Reexamine(order=order.order, expected=order.version))
     assert world.finish("a").state == "applied"
     world.check()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.core import commands as c
+from fencepost.core.limits import Limits
 from fencepost.core.machines import ENDED
+from fencepost.core.state import AttemptState
 from fencepost.core.views import (
     account_document,
     attempt_document,
@@ -16,7 +19,7 @@ from fencepost.core.views import (
     why,
 )
 from tests.support.states import BUILDERS, TASK, world_in
-from tests.support.world import SECOND, World
+from tests.support.world import SECOND, World, draft
 
 
 @pytest.mark.parametrize("state", BUILDERS)
@@ -53,6 +56,39 @@ def test_w15_who_waits_behind_a_persons_decision_says_so() -> None:
         only_a_person_can_move(orders, world.clock, world.get)
         and plan_outcome(plan, orders, world.clock, world.get) == "waiting"
     )
+
+
+def _running(world: World, task: str) -> AttemptState:
+    attempt = world.activate(task)
+    world.ok(world.event(attempt, "execution_started"))
+    return world.attempt_of(world.order(task))
+
+
+def test_w15_nobody_need_act_while_an_end_has_not_been_told_to_everyone() -> None:
+    """A child asks a person, and the end of its parent is on its way to it: it is cancelled without an answer."""
+    world = World(limits=Limits(fanout_per_batch=1))
+    world.submit(draft("a"), draft("after", "a"))
+    attempt = world.activate("a")
+    child = world.ok(world.child(attempt, draft("kid")))["order"]
+    world.ok(world.yielding(_running(world, "a.kid"), question="colour"))
+    world.ok(c.CancelOrder(order=world.order("a").order))
+    orders = [world.order(task) for task in ("a", "after", "a.kid")]
+    assert [order.state for order in orders] == ["cancelled", "dependency_failed", "waiting"]
+    assert waits_for_person(orders[2]) and not only_a_person_can_move(orders, world.clock, world.get)
+    world.ok(c.TellDependents(order=world.order("a").order))
+    assert world.live.values[child].state == "cancelled"
+
+
+def test_w19_nobody_need_act_while_a_cancel_is_on_its_way() -> None:
+    world = World(limits=Limits(cancel_per_batch=1))
+    world.submit(draft("a"), draft("b"))
+    for task in ("a", "b"):
+        world.ok(world.yielding(_running(world, task), question="colour"))
+    assert only_a_person_can_move([world.order("a"), world.order("b")], world.clock, world.get)
+    world.ok(c.CancelPlan(plan=world.order("a").plan or ""))
+    orders = [world.order("a"), world.order("b")]
+    assert [order.state for order in orders] == ["cancelled", "waiting"]
+    assert not only_a_person_can_move(orders, world.clock, world.get)
 
 
 def doubt(world: World) -> None:

@@ -157,7 +157,7 @@ def _current(look: Look, plan: PlanState) -> int:
 
 def _document(look: Look, plan: PlanState) -> dict[str, Any]:
     """A plan as lists show it: one that a person cancelled is `cancelled`, and replaced orders are not counted."""
-    outcome = plan_outcome(plan, look.orders(plan.plan) if plan.open else (), look.clock(), look.attempt)
+    outcome = plan_outcome(plan, look.orders(plan.plan) if plan.open else (), look.clock(), look.get)
     if outcome == "failed" and plan.cancel == "cancel_requested":
         outcome = "cancelled"
     return {**plan_document(plan, outcome), "orders": _current(look, plan)}

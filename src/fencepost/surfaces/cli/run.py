@@ -236,14 +236,14 @@ def _plan(look: Look, plan: str) -> PlanState:
 
 def _waits_for_person(look: Look, plan: str) -> bool:
     """Whether something has not ended that only a person can move, and nothing else can move."""
-    return only_a_person_can_move(look.orders(plan), look.clock(), look.attempt)
+    return only_a_person_can_move(look.orders(plan), look.clock(), look.get)
 
 
 def _judged(app: App, plan: str, signalled: int | None, *, timed_out: bool) -> tuple[Report, int]:
     """The report, and the exit code that holds first: signal, timeout, waiting, not applied, well."""
     with app.kernel.reader.look() as look:
         state = _plan(look, plan)
-        outcome = plan_outcome(state, look.orders(plan), look.clock(), look.attempt) if not state.open else "waiting"
+        outcome = plan_outcome(state, look.orders(plan), look.clock(), look.get) if not state.open else "waiting"
         code = 0 if outcome == "done" else EXIT_NOT_APPLIED
         if state.open:
             if signalled is not None:

@@ -121,9 +121,8 @@ def of_words(place: Place, cast: Cast) -> str:
     """Why what the product says of its plans is not so, "" when it is: a run ends on these words."""
     for plan in cast.plans:
         orders = [order for order in cast.orders if order.plan == plan.plan]
-        if any(says_foreign(order) and waits_for(place, order) == SYSTEM for order in orders):
-            continue  # it is examined again, and says something else then
         waiting = [waits_for(place, order) for order in orders if order.state not in OVER]
+        waiting += [SYSTEM] * (any(not order.told_done for order in orders) or not plan.cancel_done)
         ought = bool(waiting) and SYSTEM not in waiting and NOBODY not in waiting
         says = _outcome(place, plan, orders) == "waiting"
         if says and not ought:

@@ -375,6 +375,18 @@ WORLDS: tuple[World, ...] = (
         workers=1,
     ),
     World(
+        name="untold",
+        says="a child asks a person while its parent's end has been told to another order and not to it yet",
+        orders=(draft("a", retry=False), draft("b", group("required", "a"), attempts=1, retry=False)),
+        children=(draft("kid", attempts=1, retry=False),),
+        may={"child": 1, "yield": 1, "cancel": 1},
+        waits=("question",),
+        results=("succeeds",),
+        limits=PAGED,
+        workers=1,
+        deep=True,
+    ),
+    World(
         name="charged",
         says="receipts are charged while work runs and after it was lost, twice, differently, and in its result",
         orders=(draft("a", per_attempt={"calls": 2}),),
