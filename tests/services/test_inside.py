@@ -798,6 +798,24 @@ print(text, attempt.answer("go"), attempt.ask_person("go"))
     world.check()
 
 
+@pytest.mark.parametrize(("wish", "idle"), [({"after": "1h"}, False), ({"question": "go"}, True)])
+def test_lifecycle_9_a_time_is_waited_for_and_a_person_is_not(
+    world: World, speaker: Speaker, wish: dict[str, Any], idle: bool
+) -> None:
+    """Whether whoever runs a plan to its end has anything left to do."""
+    plan = world.submit(speaker.draft())
+    worker = world.worker(jobs=1)
+    attempt = speaker.next()
+    attempt.ask("yield", **wish)
+    speaker.end()
+    world.until_state(plan, "a", "waiting")
+    if idle:
+        world.until(worker.is_idle, 5)
+    else:
+        world.until(lambda: not worker.status().running, 5)
+        assert not worker.is_idle()
+
+
 # Children
 
 

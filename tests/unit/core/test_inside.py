@@ -116,6 +116,17 @@ def test_w6_checkpoints_are_bounded(changes: dict[str, Any], limits: dict[str, i
     assert code(world, world.checkpoint(attempt(world), **changes)) == ""
 
 
+def test_w5_what_a_program_says_it_says_under_its_own_fence() -> None:
+    world = world_in("active/running")
+    live = attempt(world)
+    other = live.fence + 1
+    assert code(world, world.checkpoint(live, fence=other)) == "stale_fence"
+    assert code(world, world.kept(live, fence=other)) == "stale_fence"
+    assert code(world, world.child(live, draft("part"), fence=other)) == "stale_fence"
+    assert code(world, world.yielding(live, fence=other, question="go")) == "stale_fence"
+    assert (world.order(TASK).checkpoint_number, world.order(TASK).children) == (0, {})
+
+
 def test_w5_what_a_program_says_binds_its_own_spec_and_input_set() -> None:
     world = world_in("active/running")
     for make in (world.checkpoint, world.kept):

@@ -205,12 +205,19 @@ def _plainer_orders(scenario: Scenario) -> Iterator[Scenario]:
         if action.deadline_us is not None:
             yield _with(scenario, place, replace(action, deadline_us=None))
         for at, shape in enumerate(action.orders):
-            for field in OrderShape.__struct_fields__:
-                plain = getattr(_PLAIN, field)
-                if field != "place" and getattr(shape, field) != plain:
-                    simpler = replace(shape, **{field: plain})
-                    orders = (*action.orders[:at], simpler, *action.orders[at + 1 :])
-                    yield _with(scenario, place, replace(action, orders=orders))
+            for simpler in _plainer(shape):
+                orders = (*action.orders[:at], simpler, *action.orders[at + 1 :])
+                yield _with(scenario, place, replace(action, orders=orders))
+
+
+def _plainer(shape: OrderShape) -> Iterator[OrderShape]:
+    for field in OrderShape.__struct_fields__:
+        plain = getattr(_PLAIN, field)
+        if field != "place" and getattr(shape, field) != plain:
+            yield replace(shape, **{field: plain})
+    if len(shape.says) > 1:
+        for gone in shape.says:
+            yield replace(shape, says=tuple(each for each in shape.says if each != gone))
 
 
 def _shorter(scenario: Scenario) -> Iterator[Scenario]:
