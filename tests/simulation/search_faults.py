@@ -253,6 +253,148 @@ FAULTS: tuple[Fault, ...] = (
         "    book(edit, hold.accounts, free=hold.held, charge=body.charged, credit=body.credited)",
         "    book(edit, hold.accounts, free=hold.held, charge=plus(body.charged, body.charged), credit=body.credited)",
     ),
+    _one(
+        "hold_kept_while_waiting",
+        "asks",
+        "decide/wait.py",
+        """    batch.emit(
+        attempt.hold,
+        HoldSettled(charged=charged, basis="yielded", receipts=(ending.time_receipt(attempt),), credited=credited),
+    )
+""",
+        "",
+    ),
+    _one(
+        "yield_without_a_checkpoint_credited",
+        "asks",
+        "decide/wait.py",
+        "if attempt.checkpoint and order.yields < limits.yields_max else",
+        "if order.yields < limits.yields_max else",
+    ),
+    _one(
+        "yields_credited_for_ever",
+        "asks",
+        "decide/wait.py",
+        "if attempt.checkpoint and order.yields < limits.yields_max else",
+        "if attempt.checkpoint else",
+    ),
+    Fault(
+        "checkpoint_overtakes_another",
+        "asks",
+        (
+            Change(
+                "decide/inside.py",
+                "    if command.builds_on != order.checkpoint_number:\n",
+                "    if command.builds_on > order.checkpoint_number:\n",
+            ),
+            Change(
+                "evolve/inside.py",
+                "body.builds_on == order.checkpoint_number and body.number == body.builds_on + 1",
+                "body.number == body.builds_on + 1",
+            ),
+        ),
+    ),
+    _one(
+        "answer_that_is_there_waited_for",
+        "asks",
+        "decide/wait.py",
+        "    if wait.question and wait.question in waiting.answers:\n",
+        "    if not wait.question and wait.question in waiting.answers:\n",
+    ),
+    _one(
+        "answer_to_another_question_taken",
+        "asks",
+        "decide/wait.py",
+        "    if not question or question != asked:\n",
+        "    question = asked\n    if not question:\n",
+    ),
+    Fault(
+        "receipt_charged_twice",
+        "charged",
+        (
+            Change(
+                "decide/inside.py",
+                "    if booked_before is not None:\n",
+                "    if booked_before is not None and stale:\n",
+            ),
+            Change(
+                "evolve/inside.py",
+                "    edit.create(receipt_subject(receipt_name(body.usage)), receipt)\n",
+                "    if edit.find(receipt_subject(receipt_name(body.usage))) is None:\n"
+                "        edit.create(receipt_subject(receipt_name(body.usage)), receipt)\n",
+            ),
+        ),
+    ),
+    _one(
+        "receipt_differs_and_is_taken",
+        "charged",
+        "decide/inside.py",
+        'if booked_before.digest not in ("", digest_of(command.usage)):',
+        "if not booked_before:",
+    ),
+    _one(
+        "receipt_of_a_charge_booked_again_with_the_result",
+        "charged",
+        "decide/ending.py",
+        "    return provider != KERNEL and batch.find(receipt_subject(name), ReceiptState) is not None",
+        "    return provider == KERNEL and batch.find(receipt_subject(name), ReceiptState) is not None",
+    ),
+    _one(
+        "child_outlives_its_parent",
+        "child",
+        "decide/ending.py",
+        "        if child.state in ENDED or waits_for_effect(child):\n",
+        "        if child.state in (*ENDED, 'waiting', 'active') or waits_for_effect(child):\n",
+    ),
+    _one(
+        "parent_never_hears_of_its_child",
+        "child",
+        "decide/ending.py",
+        '        if parent.state == "waiting" and children_ended(batch, parent):\n',
+        "        if parent.state in ENDED and children_ended(batch, parent):\n",
+    ),
+    Fault(
+        "child_beside_its_parents_budget",
+        "child",
+        (
+            Change(
+                "decide/specs.py",
+                "                accounts=(*parent.accounts, order),\n",
+                "                accounts=(*parent.accounts[:-1], order),\n",
+            ),
+            Change(
+                "evolve/plan.py", "body.accounts == (*parent.accounts, body.order)", "body.accounts != parent.accounts"
+            ),
+        ),
+    ),
+    _one(
+        "children_of_children_without_end",
+        "children",
+        "decide/inside.py",
+        '("the number of orders above a child", depth, limits.children_depth_max)',
+        '("the number of orders above a child", 0, limits.children_depth_max)',
+    ),
+    _one(
+        "one_child_of_two_waited_for",
+        "children",
+        "decide/ending.py",
+        "    return wait is not None and bool(wait.orders) and all(",
+        "    return wait is not None and bool(wait.orders) and any(",
+    ),
+    _one(
+        "untold_end_said_to_need_a_person",
+        "untold",
+        "views.py",
+        "    if not pending or _is_carried_on(orders, pending, state_of):\n",
+        "    if not pending:\n",
+    ),
+    _one(
+        "block_out_of_date_said_to_need_a_person",
+        "currency",
+        "views.py",
+        "    return not _is_examined_again(waiting, state_of)\n",
+        "    return True\n",
+    ),
 )
 
 
