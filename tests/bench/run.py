@@ -7,6 +7,7 @@ does not match gives no figure. Medians of three. Figures that cannot be measure
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -25,6 +26,7 @@ if __package__ in (None, ""):  # run as a script, by `./dev bench`
 
 import apsw
 
+import fencepost
 from fencepost.kernel import replay
 from fencepost.kernel.kernel import Kernel
 from tests.bench import pair, plans, workers, worlds
@@ -326,6 +328,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     waiting = (100,) if options.quick else (1_000, 10_000, 100_000, 1_000_000) if options.large else (1_000,)
     waiting = tuple(options.waiting or waiting)
+    # As an installer leaves it: each process that is started would otherwise compile what was edited last.
+    compileall.compile_dir(Path(fencepost.__file__).parent, quiet=1)
     found = document(Bench(options.place, Sizes(quick=options.quick)), waiting)
     text = json.dumps(found, indent=2) + "\n"
     print(text if options.json == "-" else table(found) + "\n", end="")
