@@ -38,10 +38,9 @@ from fencepost.testing.simulator.scenario import (
     Scenario,
     draw,
 )
-from fencepost.testing.simulator.shrink import Failure, Shrinker, run, signature
+from fencepost.testing.simulator.shrink import Shrinker, run, signature
 from fencepost.testing.simulator.world import Outcome, World
 
-FAILURES = Path(__file__).parent / "failures"
 SEEDS = int(os.environ.get("FENCEPOST_SIM_SEEDS", "40"))
 BREAKING_SEEDS = 40
 TIMES, IN = 5, 3  # how often each fault happens in those seeds at least, and in how many of them
@@ -67,14 +66,6 @@ def test_w21_everything_holds_on_a_fixed_number_of_seeds() -> None:
     assert seeds_of["jump"] * 4 >= SEEDS, "a clock jumps in a quarter of the seeds"
     idle = {name for name in MEANING if seeds_of[name] == SEEDS}
     assert not idle, f"no seed is without {idle}, which may hide something else"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", sorted(FAILURES.glob("*.json")), ids=lambda path: path.stem)
-def test_what_failed_once_holds_now(path: Path) -> None:
-    failure = msgspec.json.decode(path.read_bytes(), type=Failure)
-    outcome = run(failure.scenario)
-    assert not outcome.problem, f"{outcome.problem}\nit was: {failure.problem}"
 
 
 def facts_of(outcome: Outcome) -> dict[str, Any]:

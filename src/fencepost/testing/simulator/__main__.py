@@ -221,7 +221,7 @@ def _shrink(outcome: Outcome, folder: Path, changes: Mapping[str, int], runs_max
     _write(failure, path)
     print("\n".join((*failure.story, "", failure.problem, "", f"kept in {path}; once more: --replay {path}")))
     if parts == NO_PARTS:
-        print("once it is mended, the file belongs into tests/simulation/failures")
+        print("once it is mended, the file belongs into tests/simulation/failures, with its mending in mendings.toml")
 
 
 def _replay(name: str, parts: Parts) -> int:
