@@ -26,5 +26,5 @@ for page in range(len(texts) + 1, PAGES + 1):
 Path("pages.txt").write_text("\n".join(texts) + "\n")
 print(attempt.artifact("pages.txt"), flush=True)
 # Waiting holds nothing: without an answer this attempt ends here, and the next one starts when the answer is there.
-answer = attempt.ask_person("publish", f"Publish the {PAGES} pages?")
+answer = attempt.ask("publish", f"Publish the {PAGES} pages?")
 Path("report.txt").write_text(f"{PAGES} pages, publish: {answer}\n")

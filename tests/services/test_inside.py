@@ -208,7 +208,7 @@ def test_w5_a_cancelled_attempt_is_told_at_once_and_may_still_say_what_it_spent(
         lambda: attempt.heartbeat("late"),
         lambda: attempt.checkpoint(b"late"),
         lambda: attempt.child("late", ["true"]),
-        lambda: attempt.ask("yield", after="1s"),
+        lambda: attempt.request("yield", after="1s"),
         attempt.hello,
     ):
         with pytest.raises(StaleFence):
@@ -268,7 +268,7 @@ def test_w5_a_start_that_could_not_be_told_is_told_before_the_wait(world: World,
     time.sleep(0.3)
     assert speaker.state().state == "leased"
     world.trouble.before_append = None
-    attempt.ask("yield", after="1d")
+    attempt.request("yield", after="1d")
     speaker.end()
     assert world.until_state(plan, "a", "waiting", "failed").state == "waiting"
     assert [each.state for each in world.attempts(plan, "a")] == ["yielded"]
@@ -433,7 +433,7 @@ def test_w5_a_note_is_text(world: World, speaker: Speaker, note: Any, code: str)
 def test_w6_a_checkpoint_builds_on_the_last_one(world: World, speaker: Speaker) -> None:
     plan, attempt = begin(world, speaker)
     assert attempt.resume() is None
-    assert code_of(lambda: attempt.ask("resume")) == "no_checkpoint"
+    assert code_of(lambda: attempt.request("resume")) == "no_checkpoint"
     first = attempt.checkpoint(b"one", builds_on=0)
     assert (first["number"], first["duplicate"]) == (1, False)
     assert code_of(lambda: attempt.checkpoint(b"two", builds_on=0)) == "checkpoint_moved"
@@ -609,7 +609,7 @@ def test_w5_a_charge_is_taken_as_it_is_or_not_at_all(
     world: World, speaker: Speaker, fields: dict[str, Any], code: str
 ) -> None:
     plan, attempt = begin(world, speaker)
-    assert code_of(lambda: attempt.ask("charge", None, **fields)) == code
+    assert code_of(lambda: attempt.request("charge", None, **fields)) == code
     assert "calls" not in world.order(plan, "a").account.charged
 
 
@@ -634,7 +634,7 @@ def test_w5_only_plain_files_of_the_workspace_are_kept(
         bound.bind("socket")
     if os.geteuid() == 0:
         os.mknod(space / "zero", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
-        assert code_of(lambda: attempt.ask("artifact", path="zero")) in ("not_regular", "unreadable")
+        assert code_of(lambda: attempt.request("artifact", path="zero")) in ("not_regular", "unreadable")
     (space / "ü.bin").write_bytes(b"\x00\xff")
     (space / "run.sh").write_text("#!/bin/sh\n")
     (space / "run.sh").chmod(0o755)
@@ -657,7 +657,7 @@ def test_w5_only_plain_files_of_the_workspace_are_kept(
         ("a\0b", "nul_character"),
         ("x" * 300, "unreadable"),
     ):
-        assert code_of(lambda path=path: attempt.ask("artifact", path=path)) == code, path
+        assert code_of(lambda path=path: attempt.request("artifact", path=path)) == code, path
     assert attempt.artifact("sub/ok é.txt")["size"] == 4
     assert attempt.artifact(space / "ü.bin")["path"] == "ü.bin"
     assert attempt.artifact("run.sh")["duplicate"] is False
@@ -694,7 +694,7 @@ def test_w5_a_file_that_changes_while_it_is_read_is_not_kept(world: World, speak
 def test_w6_a_program_that_yields_and_ends_well_waits_and_comes_back(world: World, speaker: Speaker) -> None:
     plan, attempt = begin(world, speaker)
     attempt.checkpoint(b"half")
-    assert attempt.ask("yield", question="colour", prompt="which?")[0]["yielding"] is True
+    assert attempt.request("yield", question="colour", prompt="which?")[0]["yielding"] is True
     speaker.end()
     order = world.until_state(plan, "a", "waiting")
     assert (order.reason, order.account.held) == ("waiting_for_answer", {})
@@ -702,9 +702,9 @@ def test_w6_a_program_that_yields_and_ends_well_waits_and_comes_back(world: Worl
     world.write("human", AnswerOrder(order=order.order, value="blue")).required()
     second = speaker.next()
     assert (second.answer("colour"), second.answer("size"), second.resume()) == ("blue", None, b"half")
-    assert second.ask_person("colour") == "blue"
+    assert second.ask("colour") == "blue"
     assert second.hello()["answers"] == {"colour": "blue"}
-    assert code_of(lambda: second.ask("answer", question="size")) == "not_found"
+    assert code_of(lambda: second.request("answer", question="size")) == "not_found"
     speaker.end()
     world.until_ended(plan)
     assert [each.state for each in world.attempts(plan, "a")] == ["yielded", "accepted"]
@@ -713,7 +713,7 @@ def test_w6_a_program_that_yields_and_ends_well_waits_and_comes_back(world: Worl
 
 def test_w6_waiting_for_a_time_takes_no_slot(world: World, speaker: Speaker) -> None:
     plan, attempt = begin(world, speaker)
-    attempt.ask("yield", after="1s500ms")
+    attempt.request("yield", after="1s500ms")
     speaker.end()
     world.until_state(plan, "a", "waiting")
     began = time.monotonic()
@@ -740,7 +740,7 @@ def test_w6_the_last_wish_counts_and_only_of_a_program_that_ends_well(
 ) -> None:
     plan, attempt = begin(world, speaker)
     for wish in wishes:
-        attempt.ask("yield", None, **wish)
+        attempt.request("yield", None, **wish)
     speaker.end(code)
     order = world.until_state(plan, "a", state)
     assert state != "waiting" or order.reason == "waiting_for_time"
@@ -767,7 +767,7 @@ def test_w6_a_wish_that_cannot_be_met_is_refused_when_it_is_made(
     world: World, speaker: Speaker, fields: dict[str, Any], code: str
 ) -> None:
     plan, attempt = begin(world, speaker)
-    assert code_of(lambda: attempt.ask("yield", None, **fields)) == code
+    assert code_of(lambda: attempt.request("yield", None, **fields)) == code
     speaker.end()
     world.until_state(plan, "a", "applied")
 
@@ -785,7 +785,7 @@ if attempt.resume() != b"slept":
     attempt.checkpoint(b"slept")
     attempt.wait(after="200ms")
 attempt.wait(question="go", after="1d")
-print(text, attempt.answer("go"), attempt.ask_person("go"))
+print(text, attempt.answer("go"), attempt.ask("go"))
 """
     plan = world.submit(draft("a", sys.executable, "-c", script, ceilings={"attempts": 9}))
     world.worker(jobs=1)
@@ -806,7 +806,7 @@ def test_lifecycle_9_a_time_is_waited_for_and_a_person_is_not(
     plan = world.submit(speaker.draft())
     worker = world.worker(jobs=1)
     attempt = speaker.next()
-    attempt.ask("yield", **wish)
+    attempt.request("yield", **wish)
     speaker.end()
     world.until_state(plan, "a", "waiting")
     if idle:
@@ -827,7 +827,7 @@ def test_w5_a_child_has_its_parents_inputs_and_its_outputs_come_back(world: Worl
     assert made["task"] == "a.kid"
     assert code_of(lambda: attempt.child("kid", ["true"])) == "child_changed"
     assert code_of(lambda: attempt.output("kid", "out.txt")) == "not_found"
-    attempt.ask("yield", children=["kid"])
+    attempt.request("yield", children=["kid"])
     speaker.end()
     second = speaker.next()
     seen = second.children()["kid"]
@@ -875,7 +875,7 @@ def test_w5_a_childs_files_come_from_the_workspace_as_it_is(world: World, speake
     (space / "leads-out").symlink_to(world.folder)
     (space / "data" / "link").symlink_to("/etc/hostname")
     assert code_of(lambda: attempt.child("other", ["true"], inputs=["data/**"])) == "path_outside"
-    attempt.ask("yield", children=["kid"])
+    attempt.request("yield", children=["kid"])
     speaker.end()
     second = speaker.next()
     assert second.children()["kid"]["state"] == "applied", second.children()
@@ -912,7 +912,7 @@ def test_w5_what_a_child_may_not_have_is_refused_by_name(
 ) -> None:
     plan, attempt = begin(world, speaker)
     with pytest.raises(Refused) as refused:
-        attempt.ask("child", order=table)
+        attempt.request("child", order=table)
     assert refused.value.code == code, refused.value.message
     assert where is None or refused.value.where == where
     assert refused.value.next
@@ -923,7 +923,7 @@ def test_w5_children_may_need_their_elder_siblings(world: World, speaker: Speake
     plan, attempt = begin(world, speaker, ceilings={"attempts": 9})
     attempt.child("first", list(world.say("first", "sleep 0.3")))
     attempt.child("second", list(world.say("second")), needs=["first"])
-    attempt.ask("yield", children=["first", "second"])
+    attempt.request("yield", children=["first", "second"])
     speaker.end()
     speaker.next()
     assert world.ran() == ["first", "second"]

@@ -23,7 +23,7 @@ def payload(base: str | None, **more: Any) -> bytes:
 
 def refused(attempt: Attempt, op: str, data: bytes | None = None, **fields: Any) -> str:
     with pytest.raises(Refused) as caught:
-        attempt.ask(op, data, **fields)
+        attempt.request(op, data, **fields)
     return caught.value.code
 
 
@@ -64,8 +64,8 @@ def test_w6_a_chain_is_served_link_by_link_and_nothing_beside_it(world: World) -
         attempt.checkpoint(data, kind="steps/1")
     assert refused(attempt, "resume", kind="steps/1", digest=blob) == "no_checkpoint"
     assert refused(attempt, "resume", kind="steps/1", digest=values.digest_of(first)) == "no_checkpoint"
-    assert attempt.ask("resume", kind="steps/1")[1] == second
-    reply, data = attempt.ask("resume", kind="steps/1", digest=values.digest_of(first))
+    assert attempt.request("resume", kind="steps/1")[1] == second
+    reply, data = attempt.request("resume", kind="steps/1", digest=values.digest_of(first))
     assert (data, reply["digest"]) == (first, values.digest_of(first))
     assert refused(attempt, "resume", kind="steps/1", digest=blob) == "no_checkpoint"
     assert refused(attempt, "resume", kind="blob/1", digest=values.digest_of(first)) == "no_checkpoint"

@@ -188,7 +188,7 @@ def test_x10_only_what_may_pass_is_tried_again(repo: Repo) -> None:
 def test_w6_a_callable_that_waits_for_a_person_goes_on_behind_its_steps(repo: Repo) -> None:
     body = """
         attempt.step("count", lambda: open(os.path.join(os.environ["FENCEPOST_REPO"], "counted"), "a").write("x"))
-        name = attempt.ask_person("who", "Who is it?")
+        name = attempt.ask("who", "Who is it?")
         os.mkdir("out")
         open("out/name", "w").write(name)
         """

@@ -49,7 +49,7 @@ def a_callable(attempt: fp.Attempt) -> fp.Result:
     if not attempt.params:
         raise fp.Failure("odd", kind="validation") from fp.InputError("no page")
     try:
-        assert_type(attempt.ask_person("who", "Who?"), str)
+        assert_type(attempt.ask("who", "Who?"), str)
     except (fp.StepChanged, fp.StepRefused, fp.StaleFence) as error:
         return assert_type(fp.Result.failed("validation", str(error)), fp.Result)
     except fp.Stopping as stop:
@@ -176,7 +176,7 @@ def inside_an_attempt() -> str:
     assert_type(attempt.stopping, str)
     if not attempt.children():
         attempt.wait(children=["kid"], question="colour", prompt="which?", after="1h")
-    return assert_type(attempt.ask_person("colour", "which?"), str)
+    return assert_type(attempt.ask("colour", "which?"), str)
 
 
 def work(app: App) -> Status:

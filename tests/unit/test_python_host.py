@@ -275,7 +275,7 @@ def test_x10_the_places_are_the_innermost_ones_of_the_workspace(child: Child) ->
 
 def test_x10_a_callable_that_waits_ends_well_and_says_so(child: Child) -> None:
     body = """
-        name = attempt.ask_person("name", "Who is it?")
+        name = attempt.ask("name", "Who is it?")
         return fp.Result.failed("validation", name)
         """
     code, outcome = child.of(body)

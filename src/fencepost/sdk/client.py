@@ -87,7 +87,7 @@ class Attempt:
                 self._stopping = "worker_gone"
         return self._stopping
 
-    def ask(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:
+    def request(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask for one operation of the protocol. Raises Refused, StaleFence, Unreachable."""
         reply, data = self.connection.ask(op, payload, **fields)
         self._asked_at = time.monotonic()
@@ -96,15 +96,15 @@ class Attempt:
 
     def hello(self) -> dict[str, Any]:
         """Who this attempt is, what its order asks for, and what earlier attempts left."""
-        return self.ask("hello")[0]
+        return self.request("hello")[0]
 
     def status(self) -> dict[str, Any]:
         """How long the lease lasts, and whether the attempt should end."""
-        return self.ask("status")[0]
+        return self.request("status")[0]
 
     def heartbeat(self, note: str = "") -> dict[str, Any]:
         """Say that the work goes on. At most one a second is recorded, the newest of each second."""
-        return self.ask("heartbeat", note=note)[0]
+        return self.request("heartbeat", note=note)[0]
 
     def checkpoint(self, value: Any, *, kind: str = BLOB, builds_on: int | None = None) -> dict[str, Any]:
         """Keep `value`, which a later attempt gets back from `resume`: bytes or text as they are, anything else as
@@ -115,11 +115,11 @@ class Attempt:
             value = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
             value = value.encode()
         fields = {} if builds_on is None else {"builds_on": builds_on}
-        return self.ask("checkpoint", bytes(value), kind=kind, **fields)[0]
+        return self.request("checkpoint", bytes(value), kind=kind, **fields)[0]
 
     def resume(self, kind: str = BLOB) -> bytes | None:
         """The last checkpoint of the order, of this attempt or of an earlier one; None where there is none."""
-        reply, payload = self.ask("resume", kind=kind, optional=True)
+        reply, payload = self.request("resume", kind=kind, optional=True)
         return payload if reply["number"] else None
 
     def resume_value(self, kind: str = BLOB) -> Any:
@@ -143,7 +143,7 @@ class Attempt:
         amounts = {name: amount for name, amount in amounts.items() if amount is not None}
         if money:
             amounts["money"] = dict(money)
-        return self.ask("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
+        return self.request("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
 
     def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """What `function` returned when this step was recorded, by this attempt or an earlier one of the order; else
@@ -156,7 +156,7 @@ class Attempt:
             if self._steps is None:
                 from fencepost.sdk.steps import Steps
 
-                self._steps = Steps(self.ask)
+                self._steps = Steps(self.request)
             steps = self._steps
         return cast(T, steps.run(name, function, arguments, named))
 
@@ -173,7 +173,7 @@ class Attempt:
 
     def artifact(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Keep a file of the workspace as evidence, now, whatever becomes of the attempt."""
-        return self.ask("artifact", path=self._inside(os.fspath(path)))[0]
+        return self.request("artifact", path=self._inside(os.fspath(path)))[0]
 
     def child(self, name: str, run: Sequence[str] | None = None, **order: Any) -> dict[str, Any]:
         """Submit a work order inside this one's budget; its keys are those of a plan's [[work]]. The same one again
@@ -181,7 +181,7 @@ class Attempt:
         table = {"name": name, **order}
         if run is not None:
             table["run"] = list(run)
-        return self.ask("child", order=table)[0]
+        return self.request("child", order=table)[0]
 
     def children(self) -> dict[str, Any]:
         """The child orders of this order: name -> order, state, artifacts."""
@@ -190,11 +190,11 @@ class Attempt:
 
     def output(self, child: str, path: str) -> bytes:
         """A file that an applied child order handed in. Raises Refused (not_found)."""
-        return self.ask("output", child=child, path=path)[1]
+        return self.request("output", child=child, path=path)[1]
 
     def answer(self, question: str) -> str | None:
         """What a person answered, None where nobody has yet."""
-        reply = self.ask("answer", question=question, optional=True)[0]
+        reply = self.request("answer", question=question, optional=True)[0]
         return str(reply["value"]) if reply["answered"] else None
 
     def wait(
@@ -220,10 +220,10 @@ class Attempt:
             fields["prompt"] = prompt
         if after is not None:
             fields["after"] = after
-        self.ask("yield", **fields)
+        self.request("yield", **fields)
         raise Yield
 
-    def ask_person(self, question: str, prompt: str = "") -> str:
+    def ask(self, question: str, prompt: str = "") -> str:
         """The answer of a person, waited for without holding anything: where there is none yet the attempt yields."""
         while (value := self.answer(question)) is None:
             self.wait(question=question, prompt=prompt)

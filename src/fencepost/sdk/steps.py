@@ -35,7 +35,7 @@ MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class Ask(Protocol):
-    """Asks the worker for one operation; `fencepost.sdk.client.Attempt.ask`."""
+    """Asks the worker for one operation; `fencepost.sdk.client.Attempt.request`."""
 
     def __call__(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]: ...
 

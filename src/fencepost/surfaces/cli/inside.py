@@ -160,7 +160,7 @@ def _checkpoint(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _resume(options: argparse.Namespace) -> dict[str, Any] | None:
-    reply, payload = _attempt().ask("resume", kind=options.kind)
+    reply, payload = _attempt().request("resume", kind=options.kind)
     return _hand_over(reply, payload, options.to)
 
 
@@ -194,11 +194,11 @@ def _yield(options: argparse.Namespace) -> dict[str, Any]:
             fields[name] = value
     if options.child:
         fields["children"] = options.child
-    return _attempt().ask("yield", **fields)[0]
+    return _attempt().request("yield", **fields)[0]
 
 
 def _answer(options: argparse.Namespace) -> dict[str, Any] | None:
-    reply = _attempt().ask("answer", question=options.question)[0]
+    reply = _attempt().request("answer", question=options.question)[0]
     if not options.value:
         return reply
     sys.stdout.write(f"{reply['value']}\n")
@@ -206,11 +206,11 @@ def _answer(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _child(options: argparse.Namespace) -> dict[str, Any]:
-    return _attempt().ask("child", order=read_table(options.file))[0]
+    return _attempt().request("child", order=read_table(options.file))[0]
 
 
 def _output(options: argparse.Namespace) -> dict[str, Any] | None:
-    reply, payload = _attempt().ask("output", child=options.child, path=options.path)
+    reply, payload = _attempt().request("output", child=options.child, path=options.path)
     return _hand_over(reply, payload, options.to)
 
 
