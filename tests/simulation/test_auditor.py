@@ -180,8 +180,18 @@ STORY: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("result_application", "o", {"decision": "applied"}),
     ("hold_adjusted", "h", {"charged": {"calls": 1}, "receipts": ["s"]}),
 )
+CHILD = {"ceilings": {}, "parent": "o"}
 SAVED = {"order": "o", "number": 1, "builds_on": 0}
 CHARGED = {"usage": {"provider": "p", "receipt": "q", "amounts": {"calls": 1}}, "freed": {"calls": 1}}
+
+
+def test_a_child_holds_inside_the_order_that_it_is_part_of() -> None:
+    child = (("work_order_spec", "k", CHILD), ("work_order_moved", "k", {"origin": "submitted", "target": "ready"}))
+    reserved = {**RESERVED, "order": "k", "hold": "i", "amounts": {"calls": 1}}
+    within = ("attempt_reservation", "b", {**reserved, "accounts": ["scope", "o", "k"]})
+    beside = ("attempt_reservation", "b", {**reserved, "accounts": ["scope", "k"]})
+    assert heard(*child, within, upto=4) == []
+    assert heard(*child, beside, upto=4)
 
 
 def heard(*more: tuple[str, str, dict[str, Any]], upto: int = len(STORY)) -> list[str]:

@@ -37,6 +37,7 @@ class Checks:
         self.activations: dict[str, int] = {}  # account -> charged attempts
         self.provided: set[str] = set()  # receipts of providers, over the whole scope
         self.checkpoints: dict[str, int] = {}  # order -> number of the last one
+        self.parents: dict[str, str] = {}  # child -> parent
 
     def read(self, record: Mapping[str, Any]) -> None:
         """Fold one record."""
@@ -94,6 +95,8 @@ class Checks:
 
     def _work_order_spec(self, subject: str, body: Mapping[str, Any]) -> None:
         self.ceilings[subject] = body["ceilings"]
+        if "parent" in body:
+            self.parents[subject] = body["parent"]
         self._enter(subject, "submitted")
 
     def _budget_ceiling_set(self, subject: str, body: Mapping[str, Any]) -> None:
@@ -116,6 +119,11 @@ class Checks:
         self.hold_of[subject] = hold
         self.attempt_of[hold] = subject
         self.paths[hold] = body["accounts"]
+        above = self.parents.get(order, "")
+        while above:
+            if above not in body["accounts"]:
+                self.say(f"{hold} holds nothing of {above}, inside which its order is")
+            above = self.parents.get(above, "")
         self.held[hold] = dict(body["amounts"])
         self._book(hold, body["amounts"], {})
         for account in body["accounts"]:
