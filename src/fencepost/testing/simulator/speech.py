@@ -301,6 +301,7 @@ class Speaker:
 
     def _beside(self, kind: str, payload: bytes) -> None:
         """Two threads of one program each save a state on the same one: one is refused, and neither is lost unsaid."""
+        self._count += 1  # so that the next state that it saves is another one
         both: list[tuple[Reply, bytes]] = []
         number = self._number
         environment = self._tree.job.environment
