@@ -29,7 +29,8 @@ def failure_lines(look: Look, order: OrderState) -> list[str]:
     if facts is None:
         return []
     code = failure_code(look, order)
-    lines = [one_line(facts.message)] if facts.message and code != "timed_out" else []
+    told = facts.message.splitlines() if code != "timed_out" else []
+    lines = [one_line(line) for line in told if line.strip()]
     if code == "timed_out":
         limit = format_duration(order.terms.attempt_time_us)
         lines += [f"it was stopped after {limit}, its attempt_time", _LIMIT]

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import msgspec
 
 from fencepost.core.instant import format_duration
+from fencepost.core.machines import ENDED
 from fencepost.core.readiness import verdict
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
@@ -216,9 +217,8 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
     for name, child in sorted(order.children.items()):
         rows.append(("child", f"{name} ({state_text(children[child].state, children[child].reason)})"))
     if order.checkpoint_number:
-        rows.append(
-            ("saved", f"{count(order.checkpoint_number, 'checkpoint')}, the next attempt resumes from the last")
-        )
+        going_on = "" if order.state in ENDED else ", the next attempt resumes from the last"
+        rows.append(("saved", f"{count(order.checkpoint_number, 'checkpoint')}{going_on}"))
     return rows
 
 
