@@ -59,6 +59,7 @@ def test_what_failed_once_holds_now(name: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("mending", MENDINGS, ids=lambda mending: mending.failure)
 def test_what_failed_once_holds_under_every_order_that_is_tried(mending: Mending) -> None:
     problems = problems_of(mending.failure, mending.orders)

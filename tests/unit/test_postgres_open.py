@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from fencepost.ports.errors import (
 from fencepost.storage import postgres
 from fencepost.storage.postgres.engine import PostgresJournal
 from fencepost.storage.postgres.errors import map_error
-from fencepost.testing.conformance.journal_rows import append_once, command_row
+from fencepost.testing.conformance.journal_rows import MAIN, append_once, command_row
 from tests.support.postgres import Server
 
 STORE_ID = "0123456789abcdef" * 2
@@ -86,6 +87,42 @@ def test_another_store_behind_the_same_address_is_refused(
     raw.execute("UPDATE meta SET value = %s WHERE key = 'store_id'", (STORE_ID,))
     raw.execute(end)
     assert append_once(journal).seq == 2
+
+
+def head_of(journal: PostgresJournal) -> None:
+    with journal.snapshot() as reads:
+        reads.head(MAIN)
+
+
+def write_to(journal: PostgresJournal) -> None:
+    with journal.transaction(MAIN):
+        pass
+
+
+USES: dict[str, Callable[[PostgresJournal], object]] = {
+    "snapshot": head_of,
+    "transaction": write_to,
+    "change_token": PostgresJournal.change_token,
+    "append": lambda journal: append_once(journal, commands=[command_row("second")]),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("again", [True, False])
+def test_a_schema_that_is_made_anew_under_a_running_engine_is_not_used(
+    journal: PostgresJournal, server: Server, schema: str, raw: psycopg.Connection[Any], use: str, again: bool
+) -> None:
+    """The connection is sound and is used again: it is asked each time whose tables it has come to."""
+    append_once(journal, commands=[command_row("first")])
+    head_of(journal)
+    raw.execute(f'DROP SCHEMA "{schema}" CASCADE')  # type: ignore[call-overload]  # a name of the tests' own
+    if again:
+        postgres.create(server.url(), "f" * 32, schema=schema).close()
+    for _ in range(2):
+        with pytest.raises(StorageMismatch, match="f" * 32 if again else None):
+            USES[use](journal)
+    if again:
+        assert raw.execute("SELECT (SELECT count(*) FROM stream), (SELECT count(*) FROM record)").fetchone() == (0, 0)
 
 
 @pytest.mark.parametrize(

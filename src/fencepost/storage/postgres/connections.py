@@ -129,6 +129,16 @@ def control(connection: Connection, statements: str) -> str:
         return cursor.statusmessage or ""
 
 
+def control_and_ask(connection: Connection, statements: str) -> str:
+    """Run statements without values, and return the text that the last one answers with, "" for none."""
+    with _closed_by_interrupts(connection):
+        cursor = connection.execute(statements, prepare=False)
+        while cursor.nextset():
+            pass
+        row = cursor.fetchone()
+        return "" if row is None else str(row[0])
+
+
 def query(connection: Connection, statement: str, *values: object) -> list[tuple[object, ...]]:
     """Return the rows of one statement of this package's files. Raises psycopg's errors."""
     with _closed_by_interrupts(connection):

@@ -32,6 +32,7 @@ from fencepost.storage.postgres.connections import (
     connect_deadline_s,
     connect_to_store,
     control,
+    control_and_ask,
     query,
 )
 from fencepost.storage.postgres.errors import WAITED, is_lost, map_error
@@ -139,14 +140,24 @@ class PostgresJournal:
         if not rows:
             query(connection, statements["stream_insert"], *stream)
             rows = query(connection, statements["stream_lock"], *stream)
+        self._require_same_store(rows[0][5])
         return int(str(rows[0][0])), Head._make(rows[0][1:5])
+
+    def _begin_snapshot(self, connection: Connection) -> None:
+        statement = self._address.statements.by_name["store_id"]
+        self._require_same_store(control_and_ask(connection, f"{_SNAPSHOT}; {statement}"))
+
+    def _require_same_store(self, store_id: object) -> None:
+        """A schema can be dropped and made anew under a connection, which then leads to another store."""
+        if store_id != self._info.store_id:
+            raise self._another_store(str(store_id) if store_id else "without a name")
 
     @contextmanager
     def snapshot(self) -> Iterator[Reads]:
         connection: Connection | None = None
         reads: PostgresReads | None = None
         try:
-            connection, _ = self._begin(lambda each: control(each, _SNAPSHOT), connect_deadline_s())
+            connection, _ = self._begin(self._begin_snapshot, connect_deadline_s())
             reads = PostgresReads(connection, self._address, self._numbers)
             yield reads
         finally:
@@ -157,10 +168,14 @@ class PostgresJournal:
 
     def change_token(self) -> int:
         """The number of commits of all streams, read from one row a stream."""
-        statement = self._address.statements.by_name["change_token"]
-        connection, rows = self._begin(lambda each: query(each, statement), connect_deadline_s())
+        connection, token = self._begin(self._read_token, connect_deadline_s())
         self._give_back(connection)
-        return int(str(rows[0][0]))
+        return token
+
+    def _read_token(self, connection: Connection) -> int:
+        row = query(connection, self._address.statements.by_name["change_token"])[0]
+        self._require_same_store(row[1])
+        return int(str(row[0]))
 
     def _begin(self, first: Callable[[Connection], _Answer], deadline_s: float) -> tuple[Connection, _Answer]:
         """Return a connection and what `first` made of it. The caller gives the connection back.
@@ -206,11 +221,14 @@ class PostgresJournal:
         connection, info = connect_to_store(self._address, deadline_s)
         if info != self._info:
             connection.close()
-            raise StorageMismatch(
-                f"{self._address} is now the store {info.store_id}, not {self._info.store_id}",
-                next_step="stop every process of the store, and see which database the address leads to",
-            )
+            raise self._another_store(info.store_id)
         return connection
+
+    def _another_store(self, store_id: str) -> StorageMismatch:
+        return StorageMismatch(
+            f"{self._address} is now the store {store_id}, not {self._info.store_id}",
+            next_step="stop every process of the store, and see which database the address leads to",
+        )
 
     def _give_back(self, connection: Connection) -> None:
         """Roll back what was not committed, and keep the connection for the next one if it is sound."""

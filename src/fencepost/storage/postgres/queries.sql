@@ -5,6 +5,10 @@
 -- Identity of the store, as text pairs.
 SELECT key, value FROM fencepost.meta;
 
+-- name: store_id
+-- Whose tables these are. Asked together with whatever a connection that is used again asks first.
+SELECT value FROM fencepost.meta WHERE key = 'store_id';
+
 -- name: meta_insert
 -- Written once, at creation.
 INSERT INTO fencepost.meta (key, value) SELECT key, value FROM unnest($1::text[], $2::text[]) AS new (key, value);
@@ -27,7 +31,10 @@ SELECT pg_advisory_xact_lock(7378413942534435440);
 -- name: stream_lock
 -- The first lock of every writer: who holds the head row may append to the stream. Later statements have no bound of
 -- time; this one's has begun already.
-SELECT id, epoch, seq, digest, fold_version, set_config('statement_timeout', '0', true)
+SELECT
+    id, epoch, seq, digest, fold_version,
+    (SELECT value FROM fencepost.meta WHERE key = 'store_id'),
+    set_config('statement_timeout', '0', true)
 FROM fencepost.stream WHERE scope = $1 AND name = $2 FOR UPDATE;
 
 -- name: stream_insert
@@ -53,7 +60,8 @@ UPDATE fencepost.stream SET fold_version = $2, commits = commits + 1 WHERE id = 
 
 -- name: change_token
 -- Grows with every commit, and only when it is visible; a sequence would run ahead of its commit.
-SELECT coalesce(sum(commits), 0)::bigint FROM fencepost.stream;
+SELECT coalesce(sum(commits), 0)::bigint, (SELECT value FROM fencepost.meta WHERE key = 'store_id')
+FROM fencepost.stream;
 
 -- name: record_insert
 -- A record that exists already is refused by its key.
