@@ -19,7 +19,15 @@ from typing import Protocol
 
 
 class Lock(AbstractContextManager[object], Protocol):
-    """Held by one thread at a time, for the length of a `with` block. Not reentrant."""
+    """Held by one thread at a time, for the length of a `with` block or from `acquire` to `release`. Not reentrant."""
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take it; returns whether it was taken. Without `blocking` nobody is waited for."""
+        ...
+
+    def release(self) -> None:
+        """Give back what this thread has taken."""
+        ...
 
     def locked(self) -> bool:
         """Whether somebody holds it just now."""

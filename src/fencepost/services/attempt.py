@@ -147,7 +147,7 @@ class Attempts:
             self._work(lease, task, run)
         except StorageFull:
             # The work did no wrong. It costs no attempt, and this worker takes no more of it.
-            self._stopped(lease, task, run.ended)
+            self._stopped(lease, task, run)
             raise
         except FencepostError as error:
             run.facts = self._hindered(lease, task, run.ended, error)
@@ -156,7 +156,7 @@ class Attempts:
             if run.facts is None:
                 return None
         if run.facts is None:
-            self._stopped(lease, task, run.ended)
+            self._stopped(lease, task, run)
             return None
         return self._report(lease, task, run.facts, run.events, after)
 
@@ -289,17 +289,23 @@ class Attempts:
             return False
         return True
 
-    def _stopped(self, lease: Lease, task: Task, ended: Ended | None) -> None:
-        """Tell of an attempt that its own side stopped; None for one whose command never started."""
+    def _stopped(self, lease: Lease, task: Task, run: Run) -> None:
+        """Tell of an attempt that its own side stopped, behind whatever it had said; it may never have started."""
+        ended = run.ended
+        kernel = self._means.kernel
+        # Whatever is said under a lease that is over is late, and this was said before.
+        told = [] if lease.lost else [kernel.request("executor", event) for event in run.events]
+        run.events = ()
         if ended is not None and not ended.tree_empty:
             # Without the proof of its end nothing is given back: the lease ends by itself, and time is charged.
             self._leases.failures += 1
+            if told:
+                self._means.insist(told, self._patience_us(lease))
             return
         duration_us = 0 if ended is None else ended.duration_us
         note = lease.lost or ("" if ended is None or ended.reason == "stopped" else ended.reason)
         command = ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us, note=note)
-        request = self._means.kernel.request("executor", command)
-        receipt = self._means.insist([request], self._patience_us(lease))[0]
+        receipt = self._means.insist([*told, kernel.request("executor", command)], self._patience_us(lease))[-1]
         if not receipt.ok and ended is not None:
             # The fence is gone and the time is spent all the same: facts outlive authority.
             message = f"stopped by its worker ({lease.lost or 'draining'})"

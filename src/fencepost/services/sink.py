@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fencepost.core.canonical import digest_of
@@ -102,21 +102,33 @@ class Sink:
             return desk.take_note(self._means.threads.monotonic())
 
     def flush(self) -> int:
-        """Record heartbeats whose second is over; returns how many. Raises StorageError."""
+        """Record heartbeats whose second is over; returns how many. Raises StorageError, and keeps the notes then.
+
+        A program that is being answered is not waited for: its note is for the next time. The other desks are held
+        until their notes are durable, so that whatever their attempts report comes behind them.
+        """
         with self._lock:
             desks = [desk for desk in self._desks.values() if desk.note is not None]
-        events = []
-        for desk in desks:
-            if desk.lock.locked():
-                continue  # its program is being answered, and is not waited for
+        held = [desk for desk in desks if desk.lock.acquire(blocking=False)]
+        try:
             now = self._means.threads.monotonic()
-            with desk.lock:
-                event = desk.take_note(now) if not desk.lease.lost and now - desk.noted_at >= HEARTBEAT_S else None
-            if event is not None:
-                events.append(event)
-        if events:
-            kernel = self._means.kernel
-            kernel.write_many([kernel.request("executor", event) for event in events])
+            due = [desk for desk in held if not desk.lease.lost and now - desk.noted_at >= HEARTBEAT_S]
+            return self._record_notes([desk for desk in due if desk.note is not None], now)
+        finally:
+            for desk in held:
+                desk.lock.release()
+
+    def _record_notes(self, desks: Sequence[Desk], now: float) -> int:
+        kernel = self._means.kernel
+        notes = [(desk, desk.note) for desk in desks]
+        events = [event for desk in desks if (event := desk.take_note(now)) is not None]
+        try:
+            if events:
+                kernel.write_many([kernel.request("executor", event) for event in events])
+        except StorageError:
+            for desk, note in notes:
+                desk.note = note
+            raise
         return len(events)
 
     # For the door

@@ -73,6 +73,18 @@ class ThreadsConformance:
             assert not other.locked()
         assert not lock.locked()
 
+    def test_a_lock_that_is_held_is_not_waited_for_by_who_does_not_block(self, threads: Threads) -> None:
+        lock, told = threads.lock(), list[bool]()
+        assert lock.acquire(blocking=False) is True
+        threads.start(lambda: told.append(lock.acquire(blocking=False)), name="asks").join()
+        assert told == [False]
+        lock.release()
+        assert not lock.locked()
+        assert lock.acquire() is True
+        lock.release()
+        with lock:
+            assert lock.acquire(blocking=False) is False
+
     def test_an_error_inside_frees_the_lock(self, threads: Threads) -> None:
         lock = threads.lock()
         with pytest.raises(KeyError), lock:

@@ -54,17 +54,26 @@ class _SimLock:
         self._waiters: list[Task] = []
 
     def __enter__(self) -> object:
-        if self._loop.chance.random() < PREEMPTED:
-            self._loop.pause()
-        while self._owner is not None:
-            self._waiters.append(self._loop.me())
-            self._loop.wait(None)
-        self._owner = self._loop.me()
+        self.acquire()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.release()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if self._loop.chance.random() < PREEMPTED:
+            self._loop.pause()
+        while self._owner is not None:
+            if not blocking:
+                return False
+            self._waiters.append(self._loop.me())
+            self._loop.wait(None)
+        self._owner = self._loop.me()
+        return True
+
+    def release(self) -> None:
         self._owner = None
         waiters, self._waiters = self._waiters, []
         for task in waiters:
