@@ -8,7 +8,7 @@ import msgspec
 
 from fencepost.core import commands as c
 from fencepost.core.ids import sha256_of
-from fencepost.core.records.common import ArtifactRef, Usage
+from fencepost.core.records.common import ArtifactRef, LogRef, Usage
 from fencepost.core.state import AttemptState, OrderState
 from tests.kernel.support import INPUTS
 from tests.simulation.auditor_drafts import SECOND_US, Drafts
@@ -133,7 +133,9 @@ class Inside(Drafts):
             after_us=pick((0, 0, 1, SECOND_US, 3 * SECOND_US)) if roll() < 0.97 else 2**50,
         )
         duration_us = pick((0, SECOND_US))
-        self.ask("executor", c.ReportYielded(**bound, duration_us=duration_us, wait=wait))
+        printed = {name: LogRef(digest=sha256_of(b"out"), bytes_total=9, bytes_kept=3) for name in ("stdout", "stderr")}
+        logs = {name: ref for name, ref in printed.items() if roll() < 0.5}
+        self.ask("executor", c.ReportYielded(**bound, duration_us=duration_us, wait=wait, **logs))
 
     def _waiting(self) -> OrderState | None:
         found = [each for name in self.ids["order"][-200:] if (each := self.value(name)).state == "waiting"]

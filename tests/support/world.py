@@ -388,7 +388,8 @@ class World:
 
     def yielding(self, attempt: AttemptState, *, duration_us: int = SECOND, **wait: Any) -> c.ReportYielded:
         bound = {**self._bound(attempt), "fence": wait.pop("fence", attempt.fence)}
-        return c.ReportYielded(**bound, duration_us=duration_us, wait=c.WaitDraft(**wait))
+        logs = {stream: wait.pop(stream, None) for stream in ("stdout", "stderr")}
+        return c.ReportYielded(**bound, duration_us=duration_us, wait=c.WaitDraft(**wait), **logs)
 
     def renewal(self, attempt: AttemptState, worker: str | None = None) -> c.RenewLeases:
         held = c.Held(attempt=attempt.attempt, fence=attempt.fence)

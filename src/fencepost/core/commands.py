@@ -309,6 +309,8 @@ class ReportYielded(Command, frozen=True, tag="report_yielded"):
     input_set: Digest
     duration_us: Count
     wait: WaitDraft
+    stdout: LogRef | None = None
+    stderr: LogRef | None = None
 
 
 class SubmitChild(Command, frozen=True, tag="submit_child"):

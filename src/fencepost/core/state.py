@@ -295,6 +295,7 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     verification: str = ""  # outcome
     application_seq: int = 0
     gone_seq: int = 0  # of the proof that its holder is gone
+    yielded_seq: int = 0  # of its end, where it ended to wait
     note: str = ""  # of its last heartbeat that had one
     heard_us: int = 0  # logical time of its last event
     checkpoint: str = ""  # envelope of the last checkpoint that it saved

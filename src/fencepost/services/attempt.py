@@ -26,7 +26,7 @@ from fencepost.core.commands import (
     WaitDraft,
 )
 from fencepost.core.records.attempt import ResultFacts
-from fencepost.core.records.common import FailureClass
+from fencepost.core.records.common import FailureClass, LogRef
 from fencepost.core.state import AttemptState
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
@@ -38,7 +38,7 @@ from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
 from fencepost.services.outcomes import read_outcome
-from fencepost.services.results import facts_of, failed, time_used
+from fencepost.services.results import facts_of, failed, log_ref, time_used
 from fencepost.services.sink import Sink
 from fencepost.services.tasks import Task, layout_of, task_of
 
@@ -52,13 +52,16 @@ UNKEEPABLE = frozenset({"too_large", "bad_command", "out_of_range"})
 
 @dataclass(kw_only=True)
 class Run:
-    """How far an attempt has come. `events` have not been told yet; `wish` is what it waits for if it has yielded."""
+    """How far an attempt has come. `events` have not been told yet; `wish` is what it waits for if it has yielded,
+    `stdout` and `stderr` what it printed then."""
 
     ended: Ended | None = None
     events: tuple[AppendEvent, ...] = ()
     wish: WaitDraft | None = None
     facts: ResultFacts | None = None
     token: str = ""
+    stdout: LogRef | None = None
+    stderr: LogRef | None = None
 
 
 class Attempts:
@@ -177,6 +180,10 @@ class Attempts:
             return
         run.ended = self._execute(lease, task, space, run)
         told = read_outcome(space.logs / OUTCOME) if task.spec.python is not None else None
+        if run.wish is not None:
+            kept_as = task.spec.classification
+            run.stdout, _ = log_ref(self._means, space.logs / "stdout", kept_as, run.token)
+            run.stderr, _ = log_ref(self._means, space.logs / "stderr", kept_as, run.token)
         # A callable that heard of it may end before it is ordered to.
         heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
         if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not heeded:
@@ -321,6 +328,8 @@ class Attempts:
             input_set=task.inputs,
             duration_us=ended.duration_us,
             wait=wish,
+            stdout=run.stdout,
+            stderr=run.stderr,
         )
         kernel = self._means.kernel
         told: list[AnyCommand] = [*run.events, command]
@@ -330,7 +339,8 @@ class Attempts:
         if refusal is None or refusal.code in ("stale_fence", "rejected_stale"):
             return None  # under a stale fence its time is booked, and somebody else has the order
         message = f"it could not yield, {refusal.code} at {refusal.field or '/'}: {refusal.message}"
-        return self._failed(lease, task, "deterministic_input", "result_invalid", message, ended)
+        facts = self._failed(lease, task, "deterministic_input", "result_invalid", message, ended)
+        return replace(facts, exit_code=ended.exit_code, stdout=run.stdout, stderr=run.stderr)
 
     def _report(
         self, lease: Lease, task: Task, facts: ResultFacts, events: tuple[AppendEvent, ...], after: ReserveNext | None

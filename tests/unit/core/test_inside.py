@@ -20,7 +20,7 @@ from fencepost.core.records.attempt import (
     LateRecord,
 )
 from fencepost.core.records.budget import UsageCharged
-from fencepost.core.records.common import Usage
+from fencepost.core.records.common import LogRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderMoved, WorkOrderSpec, WorkOrderWaits
 from fencepost.core.state import AttemptState, HoldState, OrderState
 from fencepost.core.strictjson import INT_MAX
@@ -489,6 +489,15 @@ def test_lifecycle_9_a_yield_holds_nothing_and_gives_the_attempt_back_if_it_save
     world.ok(c.AnswerOrder(order=order.order, value="yes"))
     assert (world.order(TASK).state, world.order(TASK).reason) == ("ready", "answered")
     assert world.order(TASK).wait is None and world.activate(TASK).ordinal == 2
+    world.check()
+
+
+def test_w5_what_an_attempt_printed_before_it_yielded_stands_in_the_record_of_its_end() -> None:
+    world = world_in("active/running")
+    printed = LogRef(digest=DIGEST, bytes_total=9, bytes_kept=3)
+    world.ok(world.yielding(attempt(world), question="go", stdout=printed))
+    ended: Any = world.body(attempt(world).yielded_seq)
+    assert (ended.stdout, ended.stderr) == (printed, None)
     world.check()
 
 

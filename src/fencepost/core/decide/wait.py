@@ -55,6 +55,8 @@ def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
             input_set=command.input_set,
             duration_us=command.duration_us,
             checkpoint=attempt.checkpoint,
+            stdout=command.stdout,
+            stderr=command.stderr,
         ),
     )
     credited = {"attempts": 1} if attempt.checkpoint and order.yields < limits.yields_max else {}

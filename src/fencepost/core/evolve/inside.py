@@ -54,7 +54,7 @@ def attempt_artifact(edit: Edit, body: attempt.AttemptArtifact) -> None:
 def attempt_yielded(edit: Edit, body: attempt.AttemptYielded) -> None:
     known, _ = _speaker(edit, body)
     edit.require(body.checkpoint == known.checkpoint, f"{known.attempt} saved another checkpoint last")
-    move_attempt(edit, known, "yielded", "yielded")
+    move_attempt(edit, known, "yielded", "yielded", yielded_seq=edit.fact.seq)
 
 
 def reason_of(wait: Wait) -> str:

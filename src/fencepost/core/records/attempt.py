@@ -152,6 +152,8 @@ class AttemptYielded(Body, frozen=True):
     input_set: Digest
     duration_us: Count
     checkpoint: str  # envelope that this attempt saved last, "" for none
+    stdout: LogRef | None = None  # what it printed, None for nothing
+    stderr: LogRef | None = None
 
 
 class ValidationReceipt(Wire, frozen=True):

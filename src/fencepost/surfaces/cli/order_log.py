@@ -17,7 +17,7 @@ import msgspec
 
 from fencepost.app import App
 from fencepost.core.machines import ENDED, LIVE
-from fencepost.core.records.attempt import VerificationReceipt
+from fencepost.core.records.attempt import AttemptYielded, VerificationReceipt
 from fencepost.core.records.common import LogRef
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
@@ -39,6 +39,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     attempt: AttemptState
     kept: dict[str, LogRef]
     reported: bool  # its output is final
+
+    @property
+    def told(self) -> bool:
+        """Whether the attempt's end says what it printed."""
+        return bool(self.attempt.result_seq or self.attempt.yielded_seq)
 
     @property
     def title(self) -> str:
@@ -112,6 +117,8 @@ def _choose(look: Look, order_id: str, ordinal: int | None, verifier: bool) -> C
     source: Any = None
     if verifier and attempt.verification_seq:
         source = look.body(attempt.verification_seq, VerificationReceipt)
+    elif not verifier and attempt.yielded_seq:
+        source = look.body(attempt.yielded_seq, AttemptYielded)
     elif not verifier:
         source = look.facts(attempt.result_seq)
     kept = {stream: ref for stream in ("stdout", "stderr") if (ref := getattr(source, stream, None)) is not None}
@@ -188,7 +195,7 @@ class Output:
     def finish(self, chosen: Chosen) -> None:
         """Nothing more comes."""
         if not self._offset and not self._as_json:
-            lost = chosen.reported and not chosen.attempt.result_seq
+            lost = chosen.reported and not chosen.told
             say(f"{self._stream}: {'nothing is kept of this attempt' if lost else 'nothing was printed'}")
         rest = self._decoder.decode(b"", final=True)
         if rest and not self._raw and not self._as_json:
@@ -219,7 +226,7 @@ class Output:
                 path = Path(folder) / "log"
                 path.write_bytes(data)
                 return self._home.log(path)
-        if chosen.reported and chosen.attempt.result_seq:
+        if chosen.reported and chosen.told:
             return None
         try:
             spaces = self._home.workspaces

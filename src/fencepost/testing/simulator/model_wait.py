@@ -30,6 +30,7 @@ def report_yielded(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("attempt_state")
     body = {key: command[key] for key in ("spec", "fence", "input_set", "duration_us")}
     body |= {"order": order.order, "checkpoint": attempt.checkpoint}
+    body |= {key: command[key] for key in ("stdout", "stderr") if command.get(key) is not None}
     enter_attempt(attempt, "yielded", "yielded")
     world.expect("attempt_yielded", attempt.attempt, body)
     credited = {"attempts": 1} if attempt.checkpoint and order.yields < world.limits["yields_max"] else {}
