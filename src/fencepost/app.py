@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.adapters.authority.cedar import CedarAuthority
@@ -28,7 +29,8 @@ from fencepost.config import HOME_NAME
 from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
-from fencepost.ports.errors import FencepostError, StorageMismatch
+from fencepost.ports.authority import KeyDamaged
+from fencepost.ports.errors import FencepostError, StorageMismatch, StorageUnavailable
 from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
@@ -148,8 +150,12 @@ def layout_of(home: Path) -> str:
 
 
 def make_home(home: Path) -> bool:
-    """Make a home's folders and store, or complete them after a kill. Return whether it is new. Raises StorageError."""
+    """Make a home's folders and store, or complete them after a kill. Return whether it is new.
+
+    What held keys or records is never replaced by an empty one. Raises KeyDamaged, StorageError.
+    """
     fresh = not (home / "layout").is_file()
+    _require_kept(home, fresh=fresh)
     with storage_errors(home):
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in FOLDERS:
@@ -161,6 +167,22 @@ def make_home(home: Path) -> bool:
     if fresh:
         place_file(home / "layout", f"{LAYOUT}\n".encode())
     return fresh
+
+
+def _require_kept(home: Path, *, fresh: bool) -> None:
+    """The folder of keys is made before the store, and the layout behind it: what is missing there was lost."""
+    store, keys = home / "store.db", home / "keys"
+    aside = f"mv {quote(str(home))} {quote(f'{home}.old')}"
+    if not fresh and not store.exists():
+        raise StorageUnavailable(
+            f"{store} is missing, and this home had one: a new store would know nothing of its orders",
+            next_step=f"restore it from a backup, or begin anew: {aside}; fencepost init",
+        )
+    if store.exists() and not keys.exists():
+        raise KeyDamaged(
+            f"{keys} is missing, and this store was signed for with the keys in it",
+            next_step="restore the keys folder from a backup, or use a new home (--home DIR)",
+        )
 
 
 def _lasting(user_home: str, home: Path) -> Path | None:

@@ -188,6 +188,36 @@ def test_doctor_finds_loose_keys_missing_folders_and_a_broken_store(repo: Repo) 
     assert levels["store"] == "bad"
 
 
+@pytest.mark.parametrize("harm", ["folder", "files"])
+def test_lost_keys_are_named_by_doctor_and_refused_by_init(repo: Repo, harm: str) -> None:
+    repo.document("init")
+    keys = repo.folder / ".fencepost" / "keys"
+    for path in keys.iterdir():
+        path.unlink()
+    if harm == "folder":
+        keys.rmdir()
+    found = [item for item in repo.document("doctor", code=1)["items"] if item["level"] == "bad"]
+    assert {item["code"] for item in found} == {"keys_missing"}
+    assert all("init" not in item["next"] for item in found)
+    error = repo.error("init", code=8)
+    assert error["code"] == "key_damaged"
+    assert "backup" in error["next"]
+    assert keys.exists() == (harm == "files")
+
+
+def test_a_lost_store_is_never_replaced_by_an_empty_one_in_silence(repo: Repo) -> None:
+    repo.document("init")
+    store = repo.folder / ".fencepost" / "store.db"
+    for path in store.parent.glob("store.db*"):
+        path.unlink()
+    error = repo.error("init", code=1)
+    assert error["code"] == "storage_unavailable"
+    assert "store.db is missing" in error["message"]
+    assert not store.exists()
+    (repo.folder / ".fencepost").rename(repo.folder / ".fencepost.old")
+    assert repo.document("init")["fresh"]
+
+
 def test_doctor_finds_processes_that_an_ended_attempt_left(repo: Repo) -> None:
     repo.write("plan.toml", ONE)
     attempt = repo.document("run", "plan.toml")["orders"][0]["attempt"]

@@ -24,7 +24,7 @@ from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.attempt_inside import add_commands
 from fencepost.surfaces.cli.attempt_said import said_by
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
-from fencepost.surfaces.cli.words import amounts, count, fields, instant, one_line, state_text
+from fencepost.surfaces.cli.words import amounts, count, fields, instant, line_by_line, one_line, state_text
 
 app = App(name="attempt", help="The evidence of attempts; and inside one, what its program says.")
 
@@ -143,7 +143,7 @@ def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
 def _said_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What its program said while it ran."""
     said = document["said"]
-    rows = [("said", one_line(document["note"]))] if document["note"] else []
+    rows = [("said", line) for line in line_by_line(document["note"])] if document["note"] else []
     if saved := said["checkpoints"]:
         last = saved[-1]
         rows.append(
@@ -167,7 +167,7 @@ def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
         took = amounts({"time_us": facts["duration_us"]})
         rows.append(("result", ", ".join(part for part in (facts["outcome"], code, killed, took) if part)))
         if facts.get("message"):
-            rows.append(("result", one_line(facts["message"])))
+            rows += [("result", line) for line in line_by_line(facts["message"])]
         rows.append(("result", result["facts_digest"]))
         for artifact in facts.get("artifacts", ()):
             rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))

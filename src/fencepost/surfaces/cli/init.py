@@ -27,6 +27,7 @@ def init(*, options: Globals = NO_GLOBALS) -> None:
             sequence = look.head.seq
         if not isinstance(authority, AuthorityState):
             raise CommandError("scope_not_open", f"scope {config.scope} has no constitution")
+        opened.keys.check()
         document = {
             "home": str(home),
             "fresh": fresh,

@@ -43,6 +43,13 @@ def one_line(text: str) -> str:
     return _UNSAFE_IN_LINE.sub("?", text)
 
 
+def line_by_line(text: str, *, lines_max: int = 8) -> list[str]:
+    """Foreign text as the lines that it has, empty ones left out, at least one; what is past the bound is counted."""
+    lines = [one_line(line) for line in text.splitlines() if line.strip()] or [""]
+    more = len(lines) - lines_max
+    return [*lines[:lines_max], f"and {count(more, 'more line')}"] if more > 0 else lines
+
+
 def block(text: str) -> str:
     """Foreign text of several lines; line ends and tabs stay, whatever else could steer a terminal does not."""
     return _UNSAFE.sub("?", text.replace("\r\n", "\n"))

@@ -282,7 +282,7 @@ _ROWS: Final = (
         "store",
         "bad",
         "{where} is missing",
-        "restore it from a backup; fencepost init makes a new one",
+        "restore it from a backup; with none, move the home away and run fencepost init",
     ),
     Fault(
         "store_not_sqlite",

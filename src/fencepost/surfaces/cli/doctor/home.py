@@ -32,6 +32,10 @@ def home_lines(home: Path) -> Iterator[Line]:
         yield fault("layout_other", where=str(home), found=layout, known=LAYOUT)
         return
     missing = [name for name in FOLDERS if not (home / name).is_dir()]
+    if "keys" in missing and (home / "store.db").exists():
+        # Keys are made before the store: these were lost, and nothing makes them anew.
+        yield fault("keys_missing", where=str(home / "keys"), told=f"{home / 'keys'} is missing: the store needs it")
+        return
     if missing:
         yield fault("home_incomplete", where=str(home), missing=", ".join(missing))
         return
