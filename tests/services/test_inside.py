@@ -76,11 +76,37 @@ def test_w5_what_is_said_stands_in_the_journal_when_the_reply_comes(world: World
     assert world.order(plan, "a").checkpoints["blob/1"].envelope == saved["checkpoint"]
     charged = attempt.charge(receipt="r1", calls=2, money={"USD": "0.004"})
     assert world.order(plan, "a").account.charged["money_micros:USD"] == 4_000
-    assert (charged["duplicate"], charged["over"]) == (False, {"calls": 2, "money_micros:USD": 4_000})
+    assert (charged["duplicate"], charged["over"]) == (False, {}), "nobody limits it"
     speaker.end()
     world.until_ended(plan)
     assert world.order(plan, "a").state == "applied"
     world.check()
+
+
+def test_w18_what_is_left_and_over_is_told_in_the_form_of_a_charge(world: World, speaker: Speaker) -> None:
+    limits = {"calls": 3, "tokens_input": 10, "money_micros:USD": 1_000_000}
+    _, attempt = begin(world, speaker, ceilings={"attempts": 9, **{name: 9 * each for name, each in limits.items()}})
+    first = attempt.charge(receipt="r1", calls=1, money={"USD": "0.5"})
+    assert first["left"] == {"calls": 2, "tokens_input": 10, "money": {"USD": "0.50"}}
+    assert first["over"] == {}
+    again = attempt.charge(receipt="r1", calls=1, money={"USD": "0.5"})
+    assert (again["duplicate"], again["left"], again["over"]) == (True, first["left"], {})
+    second = attempt.charge(receipt="r2", calls=3, tokens_output=7, money={"USD": "0.75"})
+    assert second["left"] == {"calls": 0, "tokens_input": 10, "money": {"USD": "0.00"}}
+    assert second["over"] == {"calls": 1, "money": {"USD": "0.25"}}, "nobody limits tokens_output"
+    third = attempt.charge(receipt="r3", **second["over"])
+    assert (third["over"], third["left"]) == (second["over"], second["left"]), "what is told can be said"
+    speaker.end()
+
+
+def test_w18_a_currency_that_nobody_can_read_is_named(world: World, speaker: Speaker) -> None:
+    _, attempt = begin(world, speaker)
+    with pytest.raises(Refused) as refused:
+        attempt.charge(receipt="r", money={"usd": "0.5"})
+    assert (refused.value.code, refused.value.where) == ("out_of_range", "/amounts/money/usd")
+    assert refused.value.message == "'usd' is no currency"
+    assert refused.value.next == "write the three capital letters of ISO 4217, such as USD"
+    speaker.end()
 
 
 def test_w5_hello_says_who_the_attempt_is_and_what_it_was_given(world: World, speaker: Speaker) -> None:

@@ -100,6 +100,26 @@ def test_w5_each_command_prints_its_receipt(at: Inside) -> None:
     assert at.error("artifact", "/etc/hostname", code=2)["code"] == "bad_path_name"
 
 
+def test_w6_without_a_checkpoint_an_optional_resume_says_nothing(at: Inside) -> None:
+    target = at.speaker.workspace / "kept.txt"
+    for words in (("--optional",), ("--optional", "--to", "kept.txt"), ("--to", "kept.txt", "--optional", "--json")):
+        done = at.call("resume", *words)
+        assert (done.returncode, done.stdout, done.stderr, target.exists()) == (0, b"", b"", False)
+    assert at.error("resume", "--to", "kept.txt", code=3)["code"] == "no_checkpoint"
+    at.receipt("checkpoint", "-", stdin=b"state")
+    assert at.receipt("resume", "--optional", "--to", "kept.txt")["number"] == 1
+    assert target.read_bytes() == b"state"
+    assert at.call("resume", "--optional").stdout == b"state"
+
+
+def test_w6_a_folder_is_no_file_to_write_to(at: Inside) -> None:
+    at.receipt("checkpoint", "-", stdin=b"state")
+    (at.speaker.workspace / "folder").mkdir()
+    error = at.error("resume", "--to", "folder", code=2)
+    assert error["message"] == "folder: it is a folder, and --to names a file"
+    assert list((at.speaker.workspace / "folder").parent.glob("*.part")) == []
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -62,6 +62,13 @@ def fetch(url: str, *, tries: int) -> dict[str, int]:
     return {url: tries}
 
 
+def one_name_where_several_are_meant(attempt: fp.Attempt) -> fp.Result:
+    """What a type checker has to flag: a suppression that nothing needs is an error itself."""
+    attempt.child("kid", "true")  # type: ignore[arg-type]  # a text is no list of words
+    attempt.wait(children="kid")  # type: ignore[arg-type]  # nor one of names
+    return fp.Result.succeeded(files="a.txt")  # type: ignore[arg-type]  # nor one of files
+
+
 def open_a_home(folder: Path) -> App:
     home = find_home(folder) or home_for(folder)
     assert_type(make_home(home), bool)

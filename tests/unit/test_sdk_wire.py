@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -232,6 +233,14 @@ def test_words_of_the_worker_are_exceptions(play: Callable[[Script], Played]) ->
         connection.ask("hello")
     assert (refused.value.code, refused.value.exit_code) == ("internal_error", 1)
     connection.close()
+
+
+def test_a_refusal_says_all_of_itself() -> None:
+    refused = StaleFence("stale_fence", "over", "/x", "stop", 5)
+    assert str(refused) == "[stale_fence] over; where: /x; next: stop"
+    assert str(Refused("denied", "no")) == "[denied] no"
+    again = pickle.loads(pickle.dumps(refused))
+    assert type(again) is StaleFence and vars(again) == vars(refused) and str(again) == str(refused)
 
 
 def test_a_forked_child_has_a_connection_of_its_own(play: Callable[[Script], Played]) -> None:

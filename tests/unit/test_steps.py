@@ -6,13 +6,16 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from fencepost.core import canonical
 from fencepost.sdk import failures, steps, values
-from fencepost.sdk.client import Attempt
+from fencepost.sdk.client import Attempt, Yield
+from fencepost.sdk.executor import Result
+from fencepost.sdk.names import several
 from fencepost.sdk.wire import Refused, Unreachable
 from tests.support.attempt_server import AttemptServer, attempt_server
 
@@ -114,8 +117,11 @@ def test_x10_a_step_that_raised_is_not_recorded_and_may_be_tried_again(server: A
         (1 << 20_000, " cannot be written as JSON"),
         ("x" * steps.VALUE_BYTES_MAX, " bytes as JSON, at most 1048576 are recorded"),
         (object(), " is of type object"),
+        (iter([1]), "write it as a list"),
+        (MappingProxyType({}), "write it as a dict"),
+        (len, "call it, and give what it returns"),
     ],
-    ids=["bytes", "set", "key", "nan", "surrogate", "digits", "large", "object"],
+    ids=["bytes", "set", "key", "nan", "surrogate", "digits", "large", "object", "iterator", "mapping", "function"],
 )
 def test_x10_what_cannot_be_recorded_says_where_and_why(server: AttemptServer, value: Any, said: str) -> None:
     for what, arguments, named in (
@@ -130,6 +136,87 @@ def test_x10_what_cannot_be_recorded_says_where_and_why(server: AttemptServer, v
         assert said in str(caught.value)
         assert what in str(caught.value) or str(caught.value).startswith("what step 'a' is called with")
     assert server.payloads == []
+
+
+def test_x10_a_step_calls_a_plain_function(server: AttemptServer) -> None:
+    async def later() -> int:
+        return 1
+
+    with pytest.raises(
+        failures.StepRefused, match=r"'a' is of type coroutine.* runs the coroutine, such as by asyncio"
+    ):
+        attempt(server).step("a", later)
+    with pytest.raises(failures.StepRefused, match="step 'a' is given a value of type int where a function is meant"):
+        attempt(server).step("a", 5)  # type: ignore[arg-type]  # on purpose
+    assert server.payloads == []
+
+
+@pytest.mark.parametrize("names", ["ok", b"ok", Path("ok"), 5, [5], None], ids=repr)
+def test_x10_one_name_where_several_are_meant_is_refused(server: AttemptServer, names: Any) -> None:
+    one = attempt(server)
+    for call in (
+        lambda: Result.succeeded(files=names),
+        lambda: one.wait(children=names),
+        lambda: one.child("c", names if names is not None else 5),
+    ):
+        with pytest.raises(TypeError, match=r"^the (files of a result|children|words of `run`) are a list of texts"):
+            call()
+    assert server.requests == []
+
+
+def test_x10_several_names_come_in_any_list(server: AttemptServer) -> None:
+    for names in (["a", "b"], ("a", "b"), {"a": 1, "b": 2}.keys(), iter(["a", "b"]), {1: "a", 2: "b"}.values()):
+        assert Result.succeeded(files=names).files == ("a", "b")
+    assert several([Path("a"), "b"], "files") == ("a", "b")
+    attempts = attempt(server)
+    with pytest.raises(Yield):
+        attempts.wait(children=iter(["a", "b"]))
+    assert server.waits["children"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("money", "said"),
+    [
+        ("USD:0.5", "money is a dictionary of currency to decimal text, not of type str"),
+        ([("USD", "0.5")], "not of type list"),
+        ({"USD": 0.5}, "0.5 is no text"),
+        ({1: "0.5"}, "1 is no text"),
+    ],
+)
+def test_w18_money_is_a_table_of_texts(server: AttemptServer, money: Any, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        attempt(server).charge(receipt="r", money=money)
+    assert said in refused.value.message
+    assert (refused.value.code, refused.value.where) == ("wrong_type", "/amounts/money")
+    assert refused.value.next == 'write it like money={"USD": "0.004"}'
+    assert server.requests == []
+
+
+def test_w6_a_checkpoint_of_text_is_no_value(server: AttemptServer) -> None:
+    for kept in ("half a page", b"\xff\x00", "[" * 100_000):
+        attempt(server).checkpoint(kept)
+        with pytest.raises(Refused) as refused:
+            attempt(server).resume_value()
+        assert (refused.value.code, refused.value.next) == ("bad_value", "read it by resume()")
+    attempt(server).checkpoint([1, "2"])
+    assert attempt(server).resume_value() == [1, "2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (object(), "bad_value"),
+        (float("nan"), "bad_value"),
+        ("\ud800", "lone_surrogate"),
+        (["\ud800"], "lone_surrogate"),
+    ],
+    ids=["object", "nan", "text", "list"],
+)
+def test_w6_what_cannot_be_checkpointed_is_refused(server: AttemptServer, value: Any, code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        attempt(server).checkpoint(value)
+    assert (refused.value.code, refused.value.exit_code) == (code, 2)
+    assert server.requests == []
 
 
 def test_x10_nesting_has_a_bound(server: AttemptServer) -> None:

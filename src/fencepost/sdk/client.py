@@ -14,11 +14,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from fencepost.sdk.failures import Stopping
-from fencepost.sdk.wire import EXIT_USAGE, Connection, Unreachable
+from fencepost.sdk.names import Names, several
+from fencepost.sdk.wire import EXIT_USAGE, Connection, Refused, Unreachable
 
 if TYPE_CHECKING:  # loaded with the first step
     from fencepost.sdk.steps import Steps
@@ -109,11 +110,8 @@ class Attempt:
     def checkpoint(self, value: Any, *, kind: str = BLOB, builds_on: int | None = None) -> dict[str, Any]:
         """Keep `value`, which a later attempt gets back from `resume`: bytes or text as they are, anything else as
         JSON. With `builds_on` it is refused (`checkpoint_moved`) unless that many were accepted before it."""
-        if isinstance(value, str):
-            value = value.encode()
         if not isinstance(value, bytes | bytearray | memoryview):
-            value = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-            value = value.encode()
+            value = _written(value)
         fields = {} if builds_on is None else {"builds_on": builds_on}
         return self.request("checkpoint", bytes(value), kind=kind, **fields)[0]
 
@@ -123,9 +121,15 @@ class Attempt:
         return payload if reply["number"] else None
 
     def resume_value(self, kind: str = BLOB) -> Any:
-        """As `resume`, for a checkpoint that was kept as JSON."""
+        """As `resume`, for a checkpoint that was kept as JSON. Raises Refused (bad_value) for one that is none."""
         payload = self.resume(kind)
-        return None if payload is None else json.loads(payload)
+        if payload is None:
+            return None
+        try:
+            return json.loads(payload)
+        except (ValueError, RecursionError):
+            message = f"the last checkpoint of kind {kind} is no JSON: it was kept as text or as bytes"
+            raise Refused("bad_value", message, None, "read it by resume()", EXIT_USAGE) from None
 
     def charge(
         self,
@@ -137,12 +141,13 @@ class Attempt:
         tokens_output: int | None = None,
         money: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Book what was spent, under the receipt of who was paid: the same receipt again books nothing. `money` is
-        currency -> decimal text. Answers what is left of the order's budget, and what went over."""
+        """Book what was spent, under the receipt of who was paid: the same receipt again, of whatever order, books
+        nothing. `money` is currency -> decimal text. Answers in the same form, for what the attempt's budget limits:
+        `left`, what is set aside still, 0 included, and `over`, what this charge took beyond that. Raises Refused."""
         amounts: dict[str, Any] = {"calls": calls, "tokens_input": tokens_input, "tokens_output": tokens_output}
         amounts = {name: amount for name, amount in amounts.items() if amount is not None}
-        if money:
-            amounts["money"] = dict(money)
+        if money is not None:
+            amounts["money"] = _money(money)
         return self.request("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
 
     def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -175,12 +180,12 @@ class Attempt:
         """Keep a file of the workspace as evidence, now, whatever becomes of the attempt."""
         return self.request("artifact", path=self._inside(os.fspath(path)))[0]
 
-    def child(self, name: str, run: Sequence[str] | None = None, **order: Any) -> dict[str, Any]:
+    def child(self, name: str, run: Names | None = None, **order: Any) -> dict[str, Any]:
         """Submit a work order inside this one's budget; its keys are those of a plan's [[work]]. The same one again
-        is found and not made twice."""
+        is found and not made twice. Raises Refused, and TypeError for a `run` that is one text."""
         table = {"name": name, **order}
         if run is not None:
-            table["run"] = list(run)
+            table["run"] = list(several(run, "the words of `run`"))
         return self.request("child", order=table)[0]
 
     def children(self) -> dict[str, Any]:
@@ -200,7 +205,7 @@ class Attempt:
     def wait(
         self,
         *,
-        children: Sequence[str] = (),
+        children: Names = (),
         question: str = "",
         prompt: str = "",
         after: str | None = None,
@@ -209,11 +214,12 @@ class Attempt:
         order go on as soon as one of these holds: that, or the duration has passed. Nothing is held meanwhile. Raises
         Yield then; the next attempt starts the program from its beginning, with what was checkpointed. A duration alone
         has always still to pass: whoever waits for one keeps in a checkpoint that it has done so."""
-        if (question and self.answer(question) is not None) or (children and self._have_ended(children)):
+        names = several(children, "the children")
+        if (question and self.answer(question) is not None) or (names and self._have_ended(names)):
             return
         fields: dict[str, Any] = {}
-        if children:
-            fields["children"] = list(children)
+        if names:
+            fields["children"] = list(names)
         if question:
             fields["question"] = question
         if prompt:
@@ -229,7 +235,7 @@ class Attempt:
             self.wait(question=question, prompt=prompt)
         return value
 
-    def _have_ended(self, children: Sequence[str]) -> bool:
+    def _have_ended(self, children: tuple[str, ...]) -> bool:
         seen = self.children()
         return all(name in seen and seen[name]["ended"] for name in children)
 
@@ -243,6 +249,34 @@ class Attempt:
             if whole.startswith(root + os.sep):
                 return whole[len(root) + 1 :]
         return path
+
+
+def _written(value: Any) -> bytes:
+    """Text as it is, anything else as JSON. Raises Refused (bad_value, lone_surrogate)."""
+    try:
+        if not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+        return bytes(value.encode())
+    except UnicodeEncodeError:
+        message = "a text of the checkpoint holds half of a character"
+        raise Refused("lone_surrogate", message, None, "write whole characters", EXIT_USAGE) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"a checkpoint is bytes, text, or what JSON can hold: {error}"
+        raise Refused("bad_value", message, None, "write text, numbers, lists and dictionaries", EXIT_USAGE) from None
+
+
+def _money(money: object) -> dict[str, str]:
+    """Raises Refused (wrong_type) for what is no table of texts."""
+    step = 'write it like money={"USD": "0.004"}'
+    if not isinstance(money, Mapping):
+        message = f"money is a dictionary of currency to decimal text, not of type {type(money).__name__}"
+        raise Refused("wrong_type", message, "/amounts/money", step, EXIT_USAGE)
+    for currency, amount in money.items():
+        if not isinstance(currency, str) or not isinstance(amount, str):
+            wrong = amount if isinstance(currency, str) else currency
+            message = f"currency and amount are texts, so that nothing is rounded; {wrong!r} is no text"
+            raise Refused("wrong_type", message, "/amounts/money", step, EXIT_USAGE)
+    return dict(money)
 
 
 _current: dict[int, Attempt] = {}

@@ -10,10 +10,11 @@ compares them with the loaded function's before it calls it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.sdk.failures import Kind, checked_kind
+from fencepost.sdk.names import Names, several
 
 MARK: Final = "__fencepost_executor__"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,10 +51,10 @@ class Result(NamedTuple):
     message: str = ""
 
     @classmethod
-    def succeeded(cls, files: Iterable[str] = ()) -> Result:
+    def succeeded(cls, files: Names = ()) -> Result:
         """The work is done. `files` are paths in the workspace; one that the order's outputs do not collect fails the
-        attempt."""
-        return cls(files=tuple(files))
+        attempt. Raises TypeError for a single text, and for what is no text."""
+        return cls(files=several(files, "the files of a result"))
 
     @classmethod
     def failed(cls, kind: str = "executor", message: str = "") -> Result:

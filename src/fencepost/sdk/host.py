@@ -22,6 +22,7 @@ from fencepost.sdk import client, steps
 from fencepost.sdk.client import Attempt, Yield
 from fencepost.sdk.executor import Declared, Result, declared_of
 from fencepost.sdk.failures import Failure, InputError, Kind, Stopping
+from fencepost.sdk.names import several
 from fencepost.sdk.wire import StaleFence, Unreachable
 
 OUTCOME_VERSION: Final = 1
@@ -139,7 +140,10 @@ def _finished(result: object) -> Outcome:
         return _failed("executor", "result_invalid", f"it returned a {type(result).__name__}, not a fencepost.Result")
     if result.kind is not None:
         return _failed(result.kind, "callable_failed", _cut(str(result.message)))
-    files = tuple(os.path.normpath(os.fspath(name)) for name in result.files)
+    try:
+        files = tuple(os.path.normpath(name) for name in several(result.files, "the files of a result"))
+    except TypeError as error:
+        return _failed("executor", "result_invalid", _cut(str(error)))
     if len(files) > FILES_MAX:
         return _failed("validation", "outputs_missing", f"the result names more than {FILES_MAX} files")
     wrong = [name for name in files if not os.path.isfile(name)]

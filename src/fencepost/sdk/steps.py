@@ -72,6 +72,9 @@ class Steps:
         """The value of the step: recorded earlier, or now. Raises StepRefused, StepChanged, what `function` raises, and
         what the worker refuses."""
         _check_name(name)
+        if not callable(function):
+            message = f"step {name!r} is given a value of type {type(function).__name__} where a function is meant"
+            raise StepRefused(f"{message}: attempt.step(name, function, its arguments)")
         digest = digest_of(encode_arguments(arguments, named, name, VALUE_BYTES_MAX))
         with self._lock:
             self._load()

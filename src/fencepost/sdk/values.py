@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from fencepost.sdk.failures import StepRefused
@@ -69,4 +69,18 @@ def _check(value: object, what: str, depth_left: int) -> None:
                 raise StepRefused(f"{what} has the key {str(key)[:80]!r}, of type {type(key).__name__}; keys are text")
             _check(item, f"{what}[{key[:80]!r}]", depth_left - 1)
     else:
-        raise StepRefused(f"{what} is of type {type(value).__name__}, which JSON does not have; write it as text")
+        raise StepRefused(f"{what} is of type {type(value).__name__}, which JSON does not have; {_advice(value)}")
+
+
+def _advice(value: object) -> str:
+    """What to write instead of a value that JSON does not have."""
+    if isinstance(value, Coroutine):
+        value.close()  # nobody will wait for it
+        return "a step calls plain functions: give it one that runs the coroutine, such as by asyncio.run"
+    if isinstance(value, Iterator | Set):
+        return "write it as a list"
+    if isinstance(value, Mapping):
+        return "write it as a dict"
+    if callable(value):
+        return "call it, and give what it returns"
+    return "write it as text"

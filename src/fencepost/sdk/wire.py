@@ -37,12 +37,19 @@ class Refused(Exception):
     """The worker refused what was asked. `code` is stable; `exit_code` is what a command exits with."""
 
     def __init__(self, code: str, message: str, where: Any = None, next: str = "", exit_code: int = 1) -> None:
-        super().__init__(f"[{code}] {message}")
+        super().__init__(code, message, where, next, exit_code)
         self.code = code
         self.message = message
         self.where = where
         self.next = next
         self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        """All of it, in one line: `[code] message; where: /place; next: what to do`."""
+        parts = [f"[{self.code}] {self.message}"]
+        parts += [f"where: {self.where}"] if self.where else []
+        parts += [f"next: {self.next}"] if self.next else []
+        return "; ".join(parts)
 
 
 class StaleFence(Refused):

@@ -6,6 +6,7 @@ after the other, under its lock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +25,7 @@ HEARTBEAT_S: Final = 1.0
 class Desk:
     """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet,
     `base` the payload that may be asked for by its digest: what the one that was served last is based on,
-    `chain` the last payload of steps and what it is based on."""
+    `chain` the last payload of steps and what it is based on, `set_aside` what its hold began with, once asked for."""
 
     lease: Lease
     spec: WorkOrderSpec
@@ -37,6 +38,7 @@ class Desk:
     noted_at: float = -HEARTBEAT_S
     base: str | None = None
     chain: tuple[str, str] = ("", "")
+    set_aside: Mapping[str, int] | None = None
 
     @property
     def attempt(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.core.canonical import digest_of
@@ -30,10 +30,10 @@ from fencepost.core.commands import (
     WaitDraft,
 )
 from fencepost.core.ids import sha256_of
-from fencepost.core.instant import parse_duration, parse_money
+from fencepost.core.instant import parse_duration
+from fencepost.core.records.attempt import AttemptReservation
 from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
-from fencepost.core.shares import MONEY
 from fencepost.core.state import OrderState, Saved
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
@@ -42,6 +42,7 @@ from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.workspace import OutputProblem, Workspace
 from fencepost.sdk import wire
 from fencepost.services import requests as ask
+from fencepost.services.charges import amounts_of, told
 from fencepost.services.children import draft_child, outputs_of
 from fencepost.services.desk import HEARTBEAT_S, Desk
 from fencepost.services.greeting import hello_document
@@ -268,10 +269,20 @@ class Sink:
             fence=desk.lease.fence,
             spec=desk.spec.spec,
             input_set=desk.input_set,
-            usage=Usage(receipt=form.receipt, provider=form.provider, amounts=_amounts(form.amounts)),
+            usage=Usage(receipt=form.receipt, provider=form.provider, amounts=amounts_of(form.amounts)),
         )
         result = self._required(desk, command).result
-        return Answer(reply={**result, "receipt": form.receipt, "provider": form.provider})
+        return Answer(reply={**told(result, self._set_aside(desk)), "receipt": form.receipt, "provider": form.provider})
+
+    def _set_aside(self, desk: Desk) -> Mapping[str, int]:
+        """What the hold of an attempt began with, by dimension. It never changes, so that it is read once."""
+        if desk.set_aside is None:
+            with self._means.kernel.reader.look() as look:
+                attempt = look.attempt(desk.attempt)
+                if attempt is None:
+                    raise FencepostError(f"{desk.attempt} is charged and is not there")
+                desk.set_aside = look.body(attempt.reservation_seq, AttemptReservation).amounts
+        return desk.set_aside
 
     def _artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:
         kept = self._means.workspaces.keep(desk.space, form.path, classification=desk.spec.classification)
@@ -394,23 +405,3 @@ def _key(token: str) -> str:
 
 def _checkpoint_reply(kind: str, number: int, envelope: str, digest: str, *, duplicate: bool) -> dict[str, Any]:
     return {"kind": kind, "number": number, "checkpoint": envelope, "digest": digest, "duplicate": duplicate}
-
-
-def _amounts(form: ask.Amounts) -> dict[str, int]:
-    """Amounts by dimension. Raises Declined."""
-    found = {
-        name: amount
-        for name, amount in (
-            ("calls", form.calls),
-            ("tokens_input", form.tokens_input),
-            ("tokens_output", form.tokens_output),
-        )
-        if amount is not None
-    }
-    for currency, text in (form.money or {}).items():
-        try:
-            found[f"{MONEY}{currency}"] = parse_money(text)
-        except ValueError:
-            message = f"{text!r} is not an amount of money, such as 0.004"
-            raise Declined("bad_money", message, where=f"/amounts/money/{currency}") from None
-    return found

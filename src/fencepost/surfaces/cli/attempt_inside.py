@@ -37,9 +37,15 @@ def checkpoint(
     return perform("checkpoint", Namespace(file=file, builds_on=builds_on, kind=kind), as_json=options.json)
 
 
-def resume(*, to: To = None, kind: Kind = BLOB, options: Globals = NO_GLOBALS) -> int:
+def resume(
+    *,
+    to: To = None,
+    kind: Kind = BLOB,
+    optional: Annotated[bool, Parameter(help="Say nothing, and write nothing, if there is none.", negative="")] = False,
+    options: Globals = NO_GLOBALS,
+) -> int:
     """Print the last checkpoint of this order."""
-    return perform("resume", Namespace(to=to, kind=kind), as_json=options.json)
+    return perform("resume", Namespace(to=to, kind=kind, optional=optional), as_json=options.json)
 
 
 def charge(

@@ -103,7 +103,8 @@ PAGES: Final[Mapping[str, Page]] = {
         exits=(0, 1, 2, 5),
     ),
     "attempt resume": _page(
-        ("fencepost attempt resume --to state.json", "exit code 3: there is none, begin at the beginning"),
+        ("fencepost attempt resume --optional --to state.json", "without a checkpoint there is no file: begin"),
+        ("fencepost attempt resume --to state.json", "exit code 3: there is none"),
         exits=(0, 1, 2, 3, 5),
     ),
     "attempt charge": _page(

@@ -35,7 +35,11 @@ _WORDS: Final = {
 }
 """What stands for the value of an option whose type does not say it."""
 
-_WORDS_OF: Final = {("attempt yield", "--after"): "DURATION"}
+_WORDS_OF: Final = {
+    ("attempt yield", "--after"): "DURATION",
+    ("attempt output", "--to"): "FILE",
+    ("attempt resume", "--to"): "FILE",
+}
 """The same, where a command means something else by it."""
 
 

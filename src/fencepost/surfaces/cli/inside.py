@@ -7,6 +7,7 @@ its receipt as one line of JSON and exits by the codes that all commands share.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import shutil
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     one = verb("resume")
     one.add_argument("--to")
     one.add_argument("--kind", default=BLOB)
+    one.add_argument("--optional", action="store_true")
     one = verb("charge")
     one.add_argument("--receipt", required=True)
     one.add_argument("--provider", default=PROVIDER_FIRST)
@@ -160,7 +162,9 @@ def _checkpoint(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _resume(options: argparse.Namespace) -> dict[str, Any] | None:
-    reply, payload = _attempt().request("resume", kind=options.kind)
+    reply, payload = _attempt().request("resume", kind=options.kind, optional=options.optional)
+    if not reply["number"]:
+        return None
     return _hand_over(reply, payload, options.to)
 
 
@@ -253,6 +257,8 @@ def _hand_over(reply: dict[str, Any], payload: bytes, to: str | None) -> dict[st
     if to is None:
         sys.stdout.buffer.write(payload)
         return None
+    if os.path.isdir(to):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, and --to names a file", to)
     part = f"{to}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
