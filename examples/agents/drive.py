@@ -6,7 +6,8 @@ This is the whole adapter. It needs nothing but the `fencepost` command that eve
 - `attempt charge` books each response under the provider's own id, so that a response is paid once, however often it
   is told and whichever attempt tells it;
 - `attempt checkpoint` keeps session and files after each turn, so that a killed attempt costs one turn at most;
-- `attempt yield` ends the attempt, without holding anything, while a person decides about more budget;
+- `attempt yield` ends the attempt, without holding anything, while a person decides about more budget; the attempt that
+  comes after it reads what was decided (`attempt answer`), and spends nothing after anything but a "yes";
 - the exit code says how it went. That the agent says "done" proves nothing: the order's verifier does.
 """
 
@@ -61,7 +62,22 @@ def charge(event: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+def question(number: int) -> str:
+    """An answer stays as it is, so each time is a question of its own."""
+    return f"go-on-{number}"
+
+
+def asked() -> int:
+    """How many questions of this order were answered: all of them are ours, and one is asked at a time."""
+    greeting = fencepost("hello")
+    return len(greeting["answers"]) + len(greeting["answers_left_off"])
+
+
 def main() -> int:
+    questions = asked()
+    if questions and fencepost("answer", question(questions))["value"] != "yes":
+        print("a person has decided that this does not go on", file=sys.stderr)
+        return 1
     params = json.loads(Path(os.environ["FENCEPOST_PARAMS"]).read_text())
     target = Path(params["target"])
     again = resumed(target)
@@ -88,8 +104,8 @@ def main() -> int:
         # Nothing more is spent until a person has decided.
         if SESSION.exists():
             keep(target)
-        prompt = f"{target} is half done and over its budget ({', '.join(over)}). Go on?"
-        fencepost("yield", "--question", "go-on", "--prompt", prompt)
+        prompt = f"{target} is half done and over its budget ({', '.join(over)}). Go on (yes or no)?"
+        fencepost("yield", "--question", question(questions + 1), "--prompt", prompt)
         return 0
     if code == LIMITED:
         print("the provider's rate limit: the order's backoff decides when it goes on", file=sys.stderr)

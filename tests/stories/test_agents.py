@@ -37,7 +37,7 @@ def project(folder: Path, *script: str, attempts: int = 5) -> Path:
 
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")}
-    return {**kept, "AGENT_TURN_S": "0.01"}
+    return {"AGENT_TURN_S": "0.01", **kept}
 
 
 def fencepost(where: Path, *words: str, expected: int = 0) -> Any:
@@ -113,7 +113,7 @@ def test_lifecycle_9_an_agent_over_its_budget_asks_and_holds_nothing_until_a_per
     assert (waiting["state"], waiting["reason"], waiting["wait"]["question"]) == (
         "waiting",
         "waiting_for_answer",
-        "go-on",
+        "go-on-1",
     )
     assert "tokens_output" in waiting["wait"]["prompt"]
     calls = waiting["charged"]["calls"]
@@ -124,9 +124,36 @@ def test_lifecycle_9_an_agent_over_its_budget_asks_and_holds_nothing_until_a_per
     fencepost(where, "order", "answer", "write", "yes")
     fencepost(where, "run", "plan.toml")
     written = order(where, "write")
-    assert (written["state"], written["charged"]["calls"], written["answers"]) == ("applied", 4, ["go-on"])
+    assert (written["state"], written["charged"]["calls"], written["answers"]) == ("applied", 4, ["go-on-1"])
     assert written["attempts"] == 1, "it saved its state and yielded: that attempt was given back"
     assert starts(where, 2)["turn"] >= 1
+
+
+def test_lifecycle_9_an_agent_that_a_person_told_to_stop_fails_and_spends_nothing_more(tmp_path: Path) -> None:
+    where = project(tmp_path, "greedy", "work")
+    fencepost(where, "run", "plan.toml", expected=9)
+    before = order(where, "write")
+    fencepost(where, "budget", "set", "agent-fix", "--tokens-output", "400000")
+    fencepost(where, "order", "answer", "write", "no")
+    fencepost(where, "run", "plan.toml", expected=7)
+    after = order(where, "write")
+    assert (after["state"], paid(after)) == ("failed", paid(before))
+
+
+def test_lifecycle_9_an_agent_that_is_over_its_budget_a_second_time_asks_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_TURN_S", "0.7")  # so that it is stopped in the turn that goes over, and has some left
+    where = project(tmp_path, "greedy", "greedy", "work")
+    for turn, ceiling in ((1, "100000"), (2, "400000")):
+        fencepost(where, "run", "plan.toml", expected=9)
+        waiting = order(where, "write")
+        assert (waiting["reason"], waiting["wait"]["question"]) == ("waiting_for_answer", f"go-on-{turn}")
+        fencepost(where, "budget", "set", "agent-fix", "--tokens-output", ceiling)
+        fencepost(where, "order", "answer", "write", "yes")
+    fencepost(where, "run", "plan.toml")
+    written = order(where, "write")
+    assert (written["state"], written["answers"]) == ("applied", ["go-on-1", "go-on-2"])
 
 
 def test_w6_a_worker_that_is_killed_while_its_agent_hangs_loses_one_turn_at_most(tmp_path: Path) -> None:

@@ -601,15 +601,28 @@ def test_x3_a_home_that_is_set_up_well_has_no_fault(patient: Patient) -> None:
     assert codes(patient.outside("plan.toml", umask=0o022, variables={"LC_ALL": "C"})) == []
 
 
-def test_it_changes_nothing(patient: Patient) -> None:
-    def seen() -> dict[str, bytes]:
-        files = (path for path in patient.folder.rglob("*") if path.is_file())
-        return {str(path): path.read_bytes() for path in files if path.suffix not in (".db-shm", ".db-wal", ".sock")}
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Each folder, file and socket with its mode and content; SQLite's own working files have none."""
+    shared = (".db-shm", ".db-wal")
+    return {
+        str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() and path.suffix not in shared else b"")
+        for path in folder.rglob("*")
+    }
 
-    patient.doctor()
-    before = seen()
-    patient.doctor()
-    assert seen() == before
+
+def test_it_changes_nothing(patient: Patient) -> None:
+    """Neither in a home that no worker has used nor where one left a socket in a folder that others may look into."""
+    before = everything(patient.folder)
+    assert codes(patient.doctor()) == []
+    assert everything(patient.folder) == before
+    left = patient.home / "run"
+    left.mkdir(mode=0o755)
+    left.chmod(0o755)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(left / "0badcafe.sock"))
+    before = everything(patient.folder)
+    assert codes(patient.doctor()) == []
+    assert everything(patient.folder) == before
 
 
 def test_a_deep_home_whose_sockets_have_long_names_is_well(

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fencepost.adapters.door import DoorLimits, SocketDoor
-from fencepost.adapters.door.place import ADDRESS_BYTES_MAX, bound_socket, folders_for
+from fencepost.adapters.door.place import ADDRESS_BYTES_MAX, bound_socket, folder_that_would_do, folders_for
 from fencepost.ports.door import Answer, Asked
 from fencepost.ports.errors import StorageUnavailable
 from fencepost.sdk.wire import Connection, Refused, Unreachable
@@ -500,9 +500,11 @@ def test_a_home_on_a_long_path_has_its_socket_elsewhere(tmp_path: Path) -> None:
     running = tmp_path / "x"
     running.mkdir()
     folders = folders_for(home, "0123456789abcdef", {"XDG_RUNTIME_DIR": str(running)})
+    foretold = folder_that_would_do(folders[:2])
+    assert not list(running.iterdir()), "it is only asked about"
     listener, path = bound_socket(folders[:2])
     listener.close()
-    assert Path(path).parent == running / "fencepost" / "0123456789ab"
+    assert foretold == Path(path).parent == running / "fencepost" / "0123456789ab"
 
 
 def test_a_folder_of_somebody_else_is_not_entered(tmp_path: Path) -> None:
@@ -515,6 +517,7 @@ def test_a_folder_of_somebody_else_is_not_entered(tmp_path: Path) -> None:
     folders = [tmp_path / "link", open_to_all / "run", tmp_path / "file", tmp_path / "file" / "run"]
     with pytest.raises(StorageUnavailable, match="no folder takes a socket"):
         bound_socket(folders)
+    assert folder_that_would_do(folders) is None
 
 
 def test_sockets_of_workers_that_are_gone_are_removed(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.adapters.clock import host_boot_id
-from fencepost.adapters.door.place import bound_socket, folders_for
+from fencepost.adapters.door.place import folder_that_would_do, folders_for
 from fencepost.adapters.executors.tree import MARKER
 from fencepost.adapters.repository import GitRepository
-from fencepost.ports.errors import StorageUnavailable
 
 PROGRAM_TIMEOUT_S = 10
 MOUNTS_BYTES_MAX = 4 * 2**20
@@ -135,16 +134,8 @@ def umask() -> int:
 
 
 def door_folder(home: Path, store_id: str, environment: Mapping[str, str]) -> Path | None:
-    """The folder in which a worker's socket would stand, found by making one there; None where none takes it."""
-    for folder in folders_for(home, store_id, environment):
-        try:
-            listener, path = bound_socket((folder,))
-        except StorageUnavailable:
-            continue
-        listener.close()
-        os.unlink(path)
-        return folder
-    return None
+    """The folder in which a worker's socket would stand, by `place`, which makes none; None where none takes it."""
+    return folder_that_would_do(folders_for(home, store_id, environment))
 
 
 def boot_is_known() -> bool:

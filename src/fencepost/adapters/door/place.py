@@ -44,7 +44,7 @@ def bound_socket(folders: Sequence[Path]) -> tuple[socket.socket, str]:
     """A socket that listens in the first folder that can have it, and its path. Raises StorageUnavailable."""
     troubles = []
     for folder in folders:
-        path = str(folder / f"{secrets.token_hex(4)}{SUFFIX}")  # under its other name it is no longer
+        path = _path_in(folder)
         if len(os.fsencode(path)) > ADDRESS_BYTES_MAX:
             troubles.append(f"{folder}: the path is too long for a socket")
             continue
@@ -57,16 +57,55 @@ def bound_socket(folders: Sequence[Path]) -> tuple[socket.socket, str]:
     raise StorageUnavailable(f"no folder takes a socket ({'; '.join(troubles)})", next_step="fencepost doctor")
 
 
+def folder_that_would_do(folders: Sequence[Path]) -> Path | None:
+    """The folder that `bound_socket` would take, None where none would; nothing is made, swept or changed.
+
+    Whether sockets can stand there is tried with one, which is taken away at once. Where the folder is not made yet,
+    the nearest one above it that is there tells: the trial must not make it, since a worker that comes at the same
+    moment would find it gone again.
+    """
+    for folder in folders:
+        if len(os.fsencode(_path_in(folder))) > ADDRESS_BYTES_MAX:
+            continue
+        there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        try:
+            if there == folder:
+                _require_own(folder)
+            if there in (folder, folder.parent):
+                _require_safe_above(folder)
+            path = _path_in(there)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+                trial.bind(path)
+            os.unlink(path)
+        except OSError:
+            continue
+        return folder
+    return None
+
+
+def _path_in(folder: Path) -> str:
+    return str(folder / f"{secrets.token_hex(4)}{SUFFIX}")  # under its other name it is no longer
+
+
 def _make_private(folder: Path) -> None:
     """Make a folder, and the one above it, the user's own and nobody else's. Raises OSError where they are not."""
     for path in (folder.parent, folder):
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=_PRIVATE, parents=True)
+    status = _require_own(folder)
+    if stat.S_IMODE(status.st_mode) != _PRIVATE:
+        os.chmod(folder, _PRIVATE)
+    _require_safe_above(folder)
+
+
+def _require_own(folder: Path) -> os.stat_result:
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(0, "it is not a folder of this user")
-    if stat.S_IMODE(status.st_mode) != _PRIVATE:
-        os.chmod(folder, _PRIVATE)
+    return status
+
+
+def _require_safe_above(folder: Path) -> None:
     above = os.lstat(folder.parent)
     others_may_rename = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not above.st_mode & stat.S_ISVTX
     if not stat.S_ISDIR(above.st_mode) or above.st_uid not in (os.geteuid(), 0) or others_may_rename:
