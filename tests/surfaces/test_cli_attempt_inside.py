@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -155,6 +156,52 @@ def test_w6_a_question_is_asked_and_its_answer_read(at: Inside) -> None:
     assert at.receipt("yield", "--cancel")["yielding"] is False
     at.speaker.end()
     at.world.until_state(at.plan, "a", "applied")
+
+
+ANSWER = "fencepost order answer plan/a VALUE"
+CHILD = "fencepost order why plan/a.kid"
+
+
+@pytest.mark.parametrize(
+    ("asked", "following"),
+    [
+        (("--question", "go", "--prompt", "Go on?"), ANSWER),
+        (("--question", "go", "--after", "1d"), f"{ANSWER}, or wait until it goes on"),
+        (("--child", "kid"), CHILD),
+        (("--child", "kid", "--after", "1d"), f"{CHILD}, or wait until it goes on"),
+        (("--question", "go", "--child", "kid"), f"{ANSWER}, or {CHILD}"),
+        (("--question", "go", "--child", "kid", "--after", "1d"), f"{ANSWER}, or {CHILD}, or wait until it goes on"),
+        (("--after", "1d"), "nothing: it goes on by itself"),
+    ],
+)
+def test_x3_a_waiting_order_names_whatever_would_unblock_it(at: Inside, asked: tuple[str, ...], following: str) -> None:
+    """Each is a command that can be typed, whichever of the things that it waits for its reason speaks of."""
+    if "--child" in asked:
+        at.receipt("child", "-", stdin=b'{"name": "kid", "run": ["sleep", "60"]}')
+    at.receipt("yield", *asked)
+    at.speaker.end()
+    at.world.until_state(at.plan, "a", "waiting")
+    document = outside(at.world, "order", "why", "a")
+    assert document["next"] == following
+    assert any("waits for plan/a.kid, which is " in line for line in document["details"]) == ("--child" in asked)
+    for step in following.split(", or "):
+        if step.startswith("fencepost "):
+            outside(at.world, *step.replace("VALUE", "yes").split()[1:])
+
+
+def outside(world: World, *words: str) -> Any:
+    """What a person's command line says, who stands in the folder of the home."""
+    command = [sys.executable, "-m", "fencepost", *words, "--json"]
+    done = subprocess.run(
+        command,
+        cwd=world.home.parent,
+        env={**os.environ, "XDG_STATE_HOME": str(world.folder / "state")},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(

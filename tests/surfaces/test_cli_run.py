@@ -111,7 +111,8 @@ def test_an_open_plan_of_other_content_is_plan_changed(repo: Repo) -> None:
     for arguments in (("run", "plan.toml"), ("plan", "submit", "plan.toml"), ("run", "plan.toml", "--again")):
         error = repo.error(*arguments, code=5)
         assert error["code"] == "plan_changed"
-        assert "fencepost plan diff plan.toml says where; fencepost run plan.toml --new" in error["next"]
+        following = "fencepost plan diff plan.toml; submit it beside the open one: fencepost run plan.toml --new"
+        assert following in error["next"]
     second = repo.document("run", "plan.toml", "--new")
     assert second["plan"] != first["plan"]
     assert repo.ran() == ["one", "two", "three"]

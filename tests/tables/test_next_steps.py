@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 import fencepost
-from fencepost.core.reasons import REASONS, WAITS_AND_ENDS, fill
+from fencepost.core.reasons import REASONS, WAITS_AND_ENDS
 from fencepost.surfaces.cli.doctor.findings import FAULTS
 from fencepost.surfaces.cli.doctor.inside import CHECKS
 from fencepost.surfaces.cli.frame import LATER, NOUNS
 
 SOURCE = Path(fencepost.__file__).parent
-STEPS = {
-    f"{row.sort} {code}": fill(row.next_step, {}) for rows in (REASONS, WAITS_AND_ENDS) for code, row in rows.items()
-} | {f"fault {code}": fault.following for code, fault in FAULTS.items()}
-COMMAND = re.compile(r"(?<!the )(?<!of )\bfencepost ((?:--)?[a-z][^,;:.()`]*)")
+STEPS = {f"{row.sort} {code}": row.next_step for rows in (REASONS, WAITS_AND_ENDS) for code, row in rows.items()} | {
+    f"fault {code}": fault.following for code, fault in FAULTS.items()
+}
+COMMAND = re.compile(r"(?<!the )(?<!of )(?<!that )\bfencepost ((?:--)?[a-z][^,;:.()`]*)")
+PLACEHOLDER = re.compile(r"[A-Z][A-Z/]*|-|@(?:/[A-Z]+)?|[0-9]+|\{[a-z]+\}")
+"""A word that its reader, or what prints it, puts a name into."""
 EXAMINED = {
     "unauthenticated": "authority",
     "grant_missing": "authority",
@@ -52,9 +54,25 @@ def problem_of(words: str) -> str:
         if verb in LATER.get(noun, ()) or verb not in list(app):
             return f"{noun} {verb} is no command that is built"
         app = app[verb]
-    known = {name for argument in app.assemble_argument_collection() for name in argument.names}
+    arguments = app.assemble_argument_collection()
+    known = {name: argument for argument in arguments for name in argument.names}
     unknown = [token for token in rest if token.startswith("--") and token not in {*known, "--help"}]
-    return f"{noun} takes no {' '.join(unknown)}" if unknown else ""
+    if unknown:
+        return f"{noun} takes no {' '.join(unknown)}"
+    words = list(_words(rest, {name for name in known if name.startswith("--") and known[name].hint is not bool}))
+    places = sum(argument.index is not None for argument in arguments)
+    prose = [word for word in words if PLACEHOLDER.fullmatch(word) is None] or words[places:]
+    return f"{noun} takes no word {' '.join(prose)!r}" if prose else ""
+
+
+def _words(tokens: list[str], valued: set[str]) -> Iterator[str]:
+    """What stands in no option: the words that a command takes by their places."""
+    left = iter(tokens)
+    for token in left:
+        if token in valued:
+            next(left, None)
+        elif not token.startswith("--"):
+            yield token
 
 
 def problems_of(text: str) -> list[str]:
@@ -86,6 +104,8 @@ def test_the_reader_of_next_steps_finds_what_is_wrong() -> None:
     assert problems_of("fencepost effect show") == ["effect is no command that is built"]
     assert problems_of("fencepost clock reconcile") == ["clock reconcile is no command that is built"]
     assert problems_of("wait, or fencepost order why NAME --atempt 3") == ["order takes no --atempt"]
+    assert problems_of("fencepost order list shows them") == ["order takes no word 'shows them'"]
+    assert problems_of("fencepost order answer NAME VALUE NAME") == ["order takes no word 'NAME'"]
     assert problems_of("fencepost run PLAN --again, then fencepost order files NAME --attempt N") == []
 
 

@@ -144,30 +144,30 @@ def _plan(code: str, sentence: str, next_step: str) -> Reason:
 
 _RUN = "fencepost run PLAN"
 CLOCK_STEP = (
-    "set the host's clock right, then fencepost run PLAN --home DIR with a new home; nothing of this one is lost"
+    "set the host's clock right, then fencepost run PLAN --home DIR, with DIR a new home; nothing of this one is lost"
 )
 _WAITS = (
     _wait("just_submitted", "It has been submitted and is not placed yet.", "nothing: it moves by itself"),
     _wait(
         "waiting_for_dependencies",
         "Orders that it needs have not ended yet.",
-        "fencepost order graph shows which ones",
+        "fencepost order graph",
     ),
     _wait(
         "dependency_undecided",
         "An order that it needs waits for a person, so the verdict is open.",
-        "fencepost order graph shows which one",
+        "fencepost order graph",
     ),
     _wait("policy_denied", "The constitution in force does not permit it.", "a new constitution version"),
     _wait(
         "budget_held",
         "Other attempts hold the budget that it needs; it is tried again when some comes free.",
-        "wait, or fencepost budget set to raise the ceiling",
+        "wait, or raise the ceiling: fencepost budget set",
     ),
     _wait(
         "currency_not_budgeted",
         "A level above it budgets money, and not in the currency that it needs.",
-        "fencepost budget set to name a ceiling in that currency",
+        "name a ceiling in that currency: fencepost budget set",
         EXIT_PERSON,
     ),
     _wait("waiting_for_worker", "It may run; no worker has taken it yet.", f"{_RUN}, or fencepost worker start"),
@@ -194,7 +194,7 @@ _WAITS = (
     _wait(
         "containment_lost",
         "The end of an earlier attempt's processes could not be confirmed.",
-        "stop these processes; fencepost doctor lists them",
+        "stop these processes, which are named by fencepost doctor",
     ),
     _wait(
         "waiting_for_activation",
@@ -207,7 +207,7 @@ _WAITS = (
     _wait(
         "effect_unresolved",
         "An outside effect may have happened and is not resolved.",
-        "fencepost order show NAME has what is known of it",
+        "fencepost order show NAME",
         EXIT_PERSON,
     ),
     _wait(
@@ -235,7 +235,7 @@ _WAITS = (
     _wait(
         "waiting_for_children",
         "It waits for the orders that it has submitted itself.",
-        "fencepost order list shows them",
+        "fencepost order show NAME",
     ),
     _wait("waiting_for_time", "It waits until a time that it named.", "nothing: it goes on by itself"),
     _wait("answered", "Its question is answered; it may go on.", f"{_RUN}, or fencepost worker start"),
@@ -251,7 +251,7 @@ _WAITS = (
     _wait(
         "effect_unknown",
         "Nobody could find out whether its effect happened.",
-        "fencepost order show NAME has what is known of it",
+        "fencepost order show NAME",
         9,
     ),
     _wait("usage_unknown", "What its attempt used is not known yet.", "nothing: a deadline settles it"),
@@ -285,7 +285,7 @@ _ENDS = (
     _end(
         "cancelled_after_effect",
         "It was cancelled after its effect had been applied.",
-        "fencepost order show NAME has what is known of it",
+        "fencepost order show NAME",
     ),
 )
 
@@ -374,7 +374,7 @@ _REFUSALS = (
         "plan_changed",
         5,
         "An open plan named {name} has other content.",
-        "fencepost plan diff PLAN says where; fencepost run PLAN --new submits it beside the open one",
+        "see where: fencepost plan diff PLAN; submit it beside the open one: fencepost run PLAN --new",
     ),
     _refusal("plan_ended", 5, "Plan {name} has ended already.", "fencepost plan show {name}"),
     _refusal("plan_cancelled", 5, "Plan {name} is being cancelled.", "fencepost run PLAN --again"),

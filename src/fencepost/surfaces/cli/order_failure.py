@@ -1,16 +1,20 @@
-"""Why an attempt's result was not accepted, in words: what its reason code leaves open and the records know."""
+"""Why an attempt's result was not accepted, and what a waiting order waits for: what a reason code leaves open."""
 
 from __future__ import annotations
 
 from fencepost.core.instant import format_duration
+from fencepost.core.machines import ENDED
 from fencepost.core.matching import matches
 from fencepost.core.records.attempt import ResultApplication, ResultFacts, VerificationReceipt
+from fencepost.core.records.plan import Wait
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.words import one_line
+from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.words import one_line, state_text
 
 LINES_MAX = 8
 FILES_SHOWN_MAX = 5
+CHILDREN_SHOWN_MAX = 5
 _LIMIT = "attempt_time is pinned with the plan: a retry has the same limit"
 
 
@@ -44,12 +48,42 @@ def failure_lines(look: Look, order: OrderState) -> list[str]:
     return lines[:LINES_MAX]
 
 
-def wait_lines(order: OrderState) -> list[str]:
-    """What a waiting order asks; nothing for one that asks nothing."""
+def wait_lines(look: Look, order: OrderState) -> list[str]:
+    """What a waiting order asks, and which children it waits for; nothing for one that waits for a time alone."""
     wait = order.wait
-    if wait is None or not wait.question:
+    if wait is None:
         return []
-    return [f"asks {wait.question}: {one_line(wait.prompt)}" if wait.prompt else f"asks {wait.question}"]
+    lines = []
+    if wait.question:
+        lines.append(f"asks {wait.question}: {one_line(wait.prompt)}" if wait.prompt else f"asks {wait.question}")
+    children = open_children(look, wait)
+    for child in children[:CHILDREN_SHOWN_MAX]:
+        lines.append(f"waits for {title_of(look, child)}, which is {state_text(child.state, child.reason)}")
+    if len(children) > CHILDREN_SHOWN_MAX:
+        lines.append(f"and for {len(children) - CHILDREN_SHOWN_MAX} more")
+    return lines
+
+
+def wait_step(look: Look, order: OrderState) -> str | None:
+    """What would unblock a waiting order, each way as a command that can be typed; None for one that waits for a time
+    alone, or for nothing any more.
+
+    It goes on as soon as one of the things holds that it named, whichever of them its reason speaks of.
+    """
+    wait = order.wait
+    if wait is None:
+        return None
+    steps = [f"fencepost order answer {title_of(look, order)} VALUE"] if wait.question else []
+    steps += [f"fencepost order why {title_of(look, child)}" for child in open_children(look, wait)[:1]]
+    if steps and wait.until_us:
+        steps.append("wait until it goes on")
+    return ", or ".join(steps) or None
+
+
+def open_children(look: Look, wait: Wait) -> list[OrderState]:
+    """The children that are waited for and have not ended, in the order in which they were submitted."""
+    found = look.many(wait.orders)
+    return [child for name in wait.orders if (child := found[name]).state not in ENDED]
 
 
 def _missing(order: OrderState, facts: ResultFacts) -> list[str]:

@@ -206,7 +206,9 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
     """What it asks or waits for, what it was told, and the orders that it submitted itself."""
     rows: list[tuple[str, str]] = []
     wait = order.wait
-    rows += [("asks", line.removeprefix("asks ")) for line in wait_lines(order)]
+    for line in wait_lines(look, order):
+        label, _, text = line.partition(" ")
+        rows.append((label, text))
     if wait is not None and wait.until_us:
         rows.append(("waits", f"until {instant(wait.until_us)}"))
     for question, seq in sorted(order.answers.items()):

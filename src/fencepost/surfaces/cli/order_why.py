@@ -23,7 +23,7 @@ from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
-from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
+from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.typed import here, plan_file, plan_step
 from fencepost.surfaces.cli.words import (
@@ -66,7 +66,8 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
         document["detail"] = facts.message
         document["details"] = failure_lines(look, order)
     if order.wait is not None:
-        document["details"] = wait_lines(order)
+        document["details"] = wait_lines(look, order)
+        document["next"] = wait_step(look, order) or document["next"]
     clock = look.clock()
     reading = home.kernel.clock.read()
     if order.wait is not None and order.wait.until_us:

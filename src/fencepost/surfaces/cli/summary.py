@@ -15,7 +15,7 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
+from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import budget_lines, budget_of
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import filled_step, here, plan_file
@@ -162,8 +162,8 @@ def _helps(
     if order.state == "applied":
         return (), ""
     name = f"{plan.name}/{order.task}"
-    if order.wait is not None and order.wait.question:
-        return tuple(wait_lines(order)), f"fencepost order answer {name} VALUE"
+    if (waits := wait_step(look, order)) is not None:
+        return tuple(wait_lines(look, order)), waits
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
         return (), f"fencepost order why {name}"

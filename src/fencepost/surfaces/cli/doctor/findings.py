@@ -133,7 +133,7 @@ _ROWS: Final = (
         "config",
         "warn",
         "{where} is no setting and is ignored{like}",
-        "unset it, or correct its name: fencepost config view lists the settings",
+        "unset it, or correct its name, as listed by fencepost config view",
     ),
     Fault(
         "config_of_others",
@@ -202,7 +202,7 @@ _ROWS: Final = (
         "use the fencepost that made it",
     ),
     Fault("layout_missing", "home", "bad", "{where}: its layout is missing", "fencepost init"),
-    Fault("home_incomplete", "home", "bad", "{where}: {missing} missing", "fencepost init completes it"),
+    Fault("home_incomplete", "home", "bad", "{where}: {missing} missing", "fencepost init"),
     Fault(
         "home_unwritable",
         "home",
@@ -259,7 +259,7 @@ _ROWS: Final = (
         "home",
         "warn",
         "{where} is missing or does not name everything: the home shows up in git",
-        "fencepost init writes it, or write a line with *",
+        "fencepost init, or write a line with *",
     ),
     Fault(
         "locks_ineffective",
