@@ -15,6 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from fencepost.adapters.ancestry import Mark, marks
 from fencepost.adapters.authority.cedar import CedarAuthority
 from fencepost.adapters.authority.keys import KeyFolder
 from fencepost.adapters.clock import SystemClock
@@ -321,6 +322,17 @@ class App:
         from fencepost.adapters.executors.log_reader import read_tail
 
         return read_tail(str(path), bytes_max)
+
+    def attempt_around(self) -> Mark | None:
+        """The attempt of this store, in any of its scopes, in whose process tree this program runs; None outside of
+        all, and inside those of other stores."""
+        found = marks(self.environment)
+        if not found:
+            return None
+        names = sorted({mark.attempt for mark in found})
+        with self.kernel.journal.snapshot() as reads:
+            known = {name for stream in reads.streams() for name in reads.states(stream, names)}
+        return next((mark for mark in found if mark.attempt in known), None)
 
     def close(self) -> None:
         try:

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ import apsw
 import pytest
 
 from fencepost.adapters.diagnosis import file_system
+from fencepost.adapters.door import place
 from fencepost.app import App
 from fencepost.core.commands import ObserveClock, Reading
 from fencepost.surfaces.cli import frame
@@ -489,7 +491,9 @@ def door_missing(patient: Patient) -> Items:
     moved = deep / "home"
     shutil.move(patient.home, moved)
     patient.variables.delenv("XDG_RUNTIME_DIR", raising=False)
-    return patient.outside("--home", str(moved), variables={"TMPDIR": str(deep)})
+    patient.variables.setattr(tempfile, "tempdir", str(deep))
+    patient.variables.setattr(place, "SYSTEM_TEMPORARY", str(deep))
+    return patient.doctor("--home", str(moved))
 
 
 def clock_blocked(patient: Patient) -> Items:

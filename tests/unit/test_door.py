@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -505,6 +506,16 @@ def test_a_home_on_a_long_path_has_its_socket_elsewhere(tmp_path: Path) -> None:
     listener, path = bound_socket(folders[:2])
     listener.close()
     assert foretold == Path(path).parent == running / "fencepost" / "0123456789ab"
+
+
+def test_a_temporary_folder_on_a_long_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of an attempt is, in which a worker of another home runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("t" * 120)))
+    folders = folders_for(tmp_path / ("h" * 120), "fedcba9876543210", {})
+    listener, path = bound_socket(folders)
+    listener.close()
+    Path(path).unlink()
+    assert Path(path).parent == Path("/tmp") / f"fencepost-{os.geteuid()}" / "fedcba987654"
 
 
 def test_a_folder_of_somebody_else_is_not_entered(tmp_path: Path) -> None:

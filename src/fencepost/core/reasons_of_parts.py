@@ -34,6 +34,12 @@ _AUTHORITY: Rows = (
     ("unregistered_principal_kind", 4, "This kind of principal is not in the vocabulary.", "use a registered kind"),
     ("unregistered_action", 4, "This action on this resource is not in the vocabulary.", "use a registered pair"),
     ("human_only", 4, "Only a person may do this.", "let a person ask for it"),
+    (
+        "inside_attempt",
+        4,
+        "Only a person may do this, and it was asked from inside {subject} of this store.",
+        "end this attempt with a question: fencepost attempt yield --question NAME",
+    ),
     ("unregistered_attribute", 4, "An attribute of the question is not in the vocabulary.", "leave it out"),
     ("attribute_too_long", 4, "An attribute of the question is too long.", "make it shorter"),
     ("constitution_invalid", 4, "The constitution in force cannot be evaluated.", "fencepost doctor"),

@@ -25,6 +25,7 @@ SUFFIX: Final = ".sock"
 WAITING_MAX: Final = 1_024
 """Connections that may wait to be let in; the system may have a lower bound. Past it a connection is refused at once
 as a resource that is unavailable for the moment (EAGAIN)."""
+SYSTEM_TEMPORARY: Final = "/tmp"
 _SWEPT_MAX: Final = 256
 _PRIVATE: Final = 0o700
 
@@ -36,7 +37,9 @@ def folders_for(home: Path, store_id: str, environment: Mapping[str, str]) -> tu
     running = environment.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(running):
         places.append(Path(running) / "fencepost" / short)
-    places.append(Path(tempfile.gettempdir()) / f"fencepost-{os.geteuid()}" / short)
+    # An attempt has a temporary folder of its own, deep below its home: what it starts needs the system's.
+    for temporary in dict.fromkeys((tempfile.gettempdir(), SYSTEM_TEMPORARY)):
+        places.append(Path(temporary) / f"fencepost-{os.geteuid()}" / short)
     return tuple(places)
 
 

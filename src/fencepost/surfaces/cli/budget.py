@@ -23,6 +23,7 @@ from fencepost.surfaces.cli.context import (
     CommandError,
     CommandKey,
     Globals,
+    by_person,
     emit,
     opened,
     required,
@@ -131,7 +132,7 @@ def set_budget(
             )
             if command_key is not None and expect is None:
                 command = _asked_before(home, command, wanted, removed, command_key)
-            receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+            receipt = home.kernel.write(by_person(home, command, command_key))
             if expect is not None or not _moved(receipt):
                 break
         required(receipt)
@@ -161,7 +162,7 @@ def _asked_before(
     home: App, command: SetBudget, wanted: Mapping[str, int], removed: Collection[str], key: str
 ) -> SetBudget:
     """The command that this key had, where it asked for the same: what it was bound to has changed since."""
-    receipt = home.kernel.recall(home.kernel.request("human", command, key))
+    receipt = home.kernel.recall(by_person(home, command, key))
     if receipt is None or receipt.refusal is not None:
         return command
     with home.kernel.reader.look() as look:

@@ -32,7 +32,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "init": _page(
         ("fencepost init", "at the git root, else in this folder"),
         ("fencepost init --scope team", "opens one more scope in the same store"),
-        exits=(0,),
+        exits=(0, 4),
         more="`run` and `plan submit` do so by themselves.",
     ),
     "run": _page(
@@ -46,14 +46,15 @@ PAGES: Final[Mapping[str, Page]] = {
     "plan submit": _page(
         ("fencepost plan submit plan.toml", "for a worker that runs elsewhere"),
         ("fencepost plan submit plan.toml --new", "beside an open plan of that name"),
-        exits=(0, 2, 5),
+        exits=(0, 2, 4, 5),
     ),
     "plan show": _page(
         ("fencepost plan show", "the newest open plan"), ("fencepost plan show nightly --json", "as one document")
     ),
     "plan list": _page(("fencepost plan list --limit 10", "the ten newest")),
     "plan cancel": _page(
-        ("fencepost plan cancel nightly --note 'wrong branch'", "stops what runs, cancels what waits"), exits=(0, 3, 5)
+        ("fencepost plan cancel nightly --note 'wrong branch'", "stops what runs, cancels what waits"),
+        exits=(0, 3, 4, 5),
     ),
     "plan diff": _page(("fencepost plan diff plan.toml", "the file against the plan of its name"), exits=(0, 3, 5)),
     "order list": _page(
@@ -84,13 +85,15 @@ PAGES: Final[Mapping[str, Page]] = {
     "order answer": _page(
         ("fencepost order answer tests yes", "the text yes"),
         ("fencepost order answer nightly/tests 3 --command-key release-7", "repeated, it is one answer"),
-        exits=(0, 2, 3, 5),
+        exits=(0, 2, 3, 4, 5),
     ),
-    "order cancel": _page(("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=(0, 3, 5)),
+    "order cancel": _page(
+        ("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=(0, 3, 4, 5)
+    ),
     "order retry": _page(
         ("fencepost order retry tests", "makes a backoff due, or submits a replacement"),
         ("fencepost order retry tests --with-dependents", "with what ended because of it"),
-        exits=(0, 3, 5),
+        exits=(0, 3, 4, 5),
     ),
     "attempt list": _page(("fencepost attempt list tests", "what was tried, the first one first")),
     "attempt show": _page(("fencepost attempt show tests --attempt 1", "the whole evidence of one attempt")),
@@ -139,7 +142,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "budget set": _page(
         ("fencepost budget set nightly --attempts 40 --time 2h", "raises two ceilings of a plan"),
         ("fencepost budget set scope --money USD:25", "what the whole scope may cost"),
-        exits=(0, 2, 3, 5),
+        exits=(0, 2, 3, 4, 5),
     ),
     "clock show": _page(("fencepost clock show", "recorded time, its sources, how far it is behind UTC")),
     "journal verify": _page(
@@ -162,7 +165,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "worker start": _page(
         ("fencepost worker start", "until a signal comes"),
         ("fencepost worker start --until-idle --jobs 2", "until nothing is left that it can move"),
-        exits=(0,),
+        exits=(0, 4),
     ),
     "doctor": _page(
         ("fencepost doctor", "host, source tree and home"),

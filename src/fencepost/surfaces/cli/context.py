@@ -21,9 +21,11 @@ from cyclopts import Parameter
 
 from fencepost.app import HOME_NAME, App, NoHome, find_home
 from fencepost.config import SCOPE_FIRST, Config, load
+from fencepost.core.commands import AnyCommand, Request
 from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.reasons import REASONS, Refusal
 from fencepost.core.state import OrderState, PlanState
+from fencepost.core.vocabulary import HUMAN_PRINCIPAL
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError
@@ -81,7 +83,8 @@ def _processors() -> int:
 def opened(options: Globals, *, start: Path | None = None, create: bool = False, **flags: Any) -> Iterator[App]:
     """The home that these options mean, open for the block. Raises NoHome where there is none.
 
-    A scope that nobody has opened is refused as `scope_not_open`; with `create` it is made.
+    A scope that nobody has opened is refused as `scope_not_open`; with `create`, which is a person's to ask, it is
+    made, and `inside_attempt` is raised where no person can be.
     """
     config = options.config(start, **flags)
     home = home_of(config, start or Path.cwd())
@@ -111,6 +114,8 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
     app = App(home, scope=config.scope, environment=os.environ, limits=limits)
     opened_is(home.absolute(), config.scope)
     try:
+        if create:
+            require_outside(app)
         fresh = not _has_scope(app)
         if fresh and not create:
             raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
@@ -124,6 +129,25 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
         raise
     finally:
         app.close()
+
+
+def require_outside(app: App) -> None:
+    """What only a person may do is refused to whatever runs inside an attempt of the same store.
+
+    Raises CommandError inside_attempt, whose place is the process that was found to belong to the attempt.
+    """
+    mark = app.attempt_around()
+    if mark is not None:
+        error = CommandError.of(Refusal(code="inside_attempt", detail={"subject": mark.attempt}))
+        error.where = f"process {mark.pid}" if mark.pid else "environment"
+        raise error
+
+
+def by_person(app: App, command: AnyCommand, key: str | None = None) -> Request:
+    """The request of a person: the one way in which the command line asks in a person's name. Raises CommandError
+    inside_attempt."""
+    require_outside(app)
+    return app.kernel.request(HUMAN_PRINCIPAL, command, key)
 
 
 def _require_own_store(home: Path, config: Config) -> None:

@@ -23,6 +23,7 @@ from fencepost.surfaces.cli.context import (
     CommandError,
     CommandKey,
     Globals,
+    by_person,
     current_plan,
     emit,
     emit_line,
@@ -112,7 +113,7 @@ def why(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
 
 @app.command(name="watch")
 def watch(
-    name: Annotated[str | None, Parameter(help="An order as everywhere; or name a plan with --plan.")] = None,
+    name: Annotated[str | None, Parameter(help="An order as everywhere; first value: the whole plan.")] = None,
     /,
     *,
     plan: Plan = None,
@@ -124,16 +125,17 @@ def watch(
     """
     from fencepost.surfaces.cli import watch as changes
 
-    if (name is None) == (plan is None):
+    if name is not None and plan is not None:
         raise CommandError("usage", "name an order or a plan", next_step="fencepost order watch NAME")
     with opened(options) as home:
         with home.kernel.reader.look() as look:
-            if plan is not None:
-                subject = find_plan(look, plan).plan
-                orders = look.orders(subject)
-            else:
-                orders = [find_order(look, name or "")]
+            if name is not None:
+                orders = [find_order(look, name)]
                 subject = orders[0].order
+            else:
+                plan = (find_plan(look, plan) if plan is not None else current_plan(look)).plan
+                subject = plan
+                orders = look.orders(subject)
         if not options.json and is_wanted(sys.stdout, home.environment):
             return changes.watch_live(
                 home,
@@ -296,7 +298,7 @@ def cancel(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = CancelOrder(order=order.order, note=note)
-        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        receipt = home.kernel.write(by_person(home, command, command_key))
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
     emit(
@@ -321,7 +323,7 @@ def answer(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = AnswerOrder(order=order.order, value=value, question=question)
-        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        receipt = home.kernel.write(by_person(home, command, command_key))
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
     emit(options, document, lambda out: print(f"{order.task}: {result['question']} is answered", file=out))
@@ -340,7 +342,7 @@ def _from_stdin() -> str:
 
 def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -> RetryOrder:
     """The command that this key had, where it was about the same order: its name means the replacement by now."""
-    receipt = home.kernel.recall(home.kernel.request("human", command, key))
+    receipt = home.kernel.recall(by_person(home, command, key))
     made = [] if receipt is None or receipt.refusal is not None else receipt.result.get("replacements", [])
     with home.kernel.reader.look() as look:
         for one in made:
@@ -380,7 +382,7 @@ def retry(
         command = RetryOrder(order=order.order, with_dependents=with_dependents)
         if command_key is not None:
             command = _asked_before(home, command, order, command_key)
-        receipt = home.kernel.write(home.kernel.request("human", command, command_key))
+        receipt = home.kernel.write(by_person(home, command, command_key))
         if receipt.refusal is not None:
             raise _not_retried(home, order, receipt.refusal)
         result = receipt.result

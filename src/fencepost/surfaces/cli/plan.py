@@ -20,6 +20,7 @@ from fencepost.surfaces.cli.context import (
     CommandError,
     CommandKey,
     Globals,
+    by_person,
     current_plan,
     emit,
     find_plan,
@@ -232,7 +233,7 @@ def cancel(
         kernel = opened_app.kernel
         with kernel.reader.look() as look:
             plan = current_plan(look) if name is None else find_plan(look, name)
-        required(kernel.write(kernel.request("human", CancelPlan(plan=plan.plan, note=note), command_key)))
+        required(kernel.write(by_person(opened_app, CancelPlan(plan=plan.plan, note=note), command_key)))
         with kernel.reader.look() as look:
             document = _document(look, find_plan(look, plan.plan))
 

@@ -22,7 +22,10 @@ from fencepost.surfaces.cli.words import planned_step
 
 STDIN = "-"
 UNKNOWN_FILE = "PLAN"
-_COMMAND = re.compile(r"\bfencepost (?=(?:attempt|budget|clock|doctor|init|journal|order|plan|run|worker)\b)")
+_COMMAND = re.compile(
+    r"\bfencepost (?=(?:attempt (?:list|show)|budget|clock|doctor|init|journal|order|plan|run|worker)\b)"
+)
+"""What a program says inside its attempt needs no home: it speaks to its worker."""
 _ID = re.compile(r"\b(?:order|plan)_[0-9a-f]{32}\b")
 _OPENED: ContextVar[tuple[Path, str] | None] = ContextVar("opened", default=None)
 
