@@ -104,7 +104,8 @@ def main() -> int:
         # Nothing more is spent until a person has decided.
         if SESSION.exists():
             keep(target)
-        prompt = f"{target} is half done and over its budget ({', '.join(over)}). Go on (yes or no)?"
+        prompt = f"{target} is half done and over its budget ({', '.join(over)}). "
+        prompt += "Raise the plan's ceiling first (fencepost budget set), then answer yes; anything else ends it."
         fencepost("yield", "--question", question(questions + 1), "--prompt", prompt)
         return 0
     if code == LIMITED:

@@ -80,6 +80,39 @@ def test_x10_a_program_is_killed_goes_on_pays_once_asks_and_ends(repo: Repo, lan
     assert repo.document("journal", "verify")["ok"] is True
 
 
+ASKING = """\
+[budget]
+attempts = 9
+
+[[work]]
+name = "asks"
+inputs = ["ask.sh"]
+run = ["sh", "ask.sh"]
+"""
+ASK = """\
+echo state > s
+fencepost attempt answer go --value && exit 0
+fencepost attempt checkpoint s
+fencepost attempt yield --question go --prompt "Two things are left:
+- the first
+- the second"
+"""
+
+
+def test_a_question_of_several_lines_is_told_as_lines_and_a_run_in_a_pipe_says_it(repo: Repo) -> None:
+    repo.write("plan.toml", ASKING)
+    repo.write("ask.sh", ASK)
+    run = repo.call("run", "plan.toml")
+    assert run.returncode == 9
+    assert "asks: waiting (waiting_for_answer), asks go: Two things are left:\n" in run.stdout
+    told = ["asks go: Two things are left:", "- the first", "- the second"]
+    assert repo.document("order", "why", "asks")["details"] == told
+    for shown in (repo.call("order", "show", "asks"), repo.call("order", "why", "asks"), run):
+        assert "?" not in shown.stdout and "- the second" in shown.stdout
+    repo.document("order", "answer", "asks", "one\ntwo")
+    assert "?" not in repo.call("order", "show", "asks").stdout
+
+
 PARENT = """\
 [budget]
 attempts = 9

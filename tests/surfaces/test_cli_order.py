@@ -85,7 +85,6 @@ def test_list_by_state_and_for_people(cli: Cli) -> None:
         (("order", "show", "nothing/make"), 3, "not_found"),
         (("order", "show", "order_" + "0" * 32), 3, "not_found"),
         (("order", "why", "nothing"), 3, "not_found"),
-        (("order", "watch"), 2, "usage"),
         (("order", "watch", "make", "--plan", "nightly"), 2, "usage"),
         (("order", "log", "make", "--attempt", "9"), 3, "not_found"),
         (("order", "log", "after"), 3, "not_found"),

@@ -118,4 +118,5 @@ def test_watch_ends_with_7_when_an_order_that_counts_failed(tmp_path: Path, caps
     assert cli("order", "watch", "may").code == 0
     answer = cli("order", "watch", "--plan", "p")
     assert answer.code == 7
+    assert cli("order", "watch").out == answer.out, "without a name it is the whole plan"
     assert [line.split()[1] for line in answer.out.splitlines()] == ["bad", "may", "good"]

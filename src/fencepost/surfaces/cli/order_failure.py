@@ -10,7 +10,7 @@ from fencepost.core.records.plan import Wait
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
-from fencepost.surfaces.cli.words import one_line, state_text
+from fencepost.surfaces.cli.words import line_by_line, one_line, state_text
 
 LINES_MAX = 8
 FILES_SHOWN_MAX = 5
@@ -53,15 +53,22 @@ def wait_lines(look: Look, order: OrderState) -> list[str]:
     wait = order.wait
     if wait is None:
         return []
-    lines = []
-    if wait.question:
-        lines.append(f"asks {wait.question}: {one_line(wait.prompt)}" if wait.prompt else f"asks {wait.question}")
+    asked = question_lines(wait)
+    lines = [f"asks {asked[0]}", *asked[1:]] if asked else []
     children = open_children(look, wait)
     for child in children[:CHILDREN_SHOWN_MAX]:
         lines.append(f"waits for {title_of(look, child)}, which is {state_text(child.state, child.reason)}")
     if len(children) > CHILDREN_SHOWN_MAX:
         lines.append(f"and for {len(children) - CHILDREN_SHOWN_MAX} more")
     return lines
+
+
+def question_lines(wait: Wait) -> list[str]:
+    """The question that is asked, with its prompt, which may have several lines; nothing where none is."""
+    if not wait.question or not wait.prompt.strip():
+        return [wait.question] if wait.question else []
+    first, *rest = line_by_line(wait.prompt)
+    return [f"{wait.question}: {first}", *rest]
 
 
 def wait_step(look: Look, order: OrderState) -> str | None:

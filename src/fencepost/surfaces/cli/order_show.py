@@ -19,8 +19,18 @@ from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import account_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
 from fencepost.surfaces.cli.living import GONE
-from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines
-from fencepost.surfaces.cli.words import amount, amounts, count, dimension_label, fields, instant, one_line, state_text
+from fencepost.surfaces.cli.order_failure import CHILDREN_SHOWN_MAX, failure_lines, open_children, question_lines
+from fencepost.surfaces.cli.words import (
+    amount,
+    amounts,
+    count,
+    dimension_label,
+    fields,
+    instant,
+    line_by_line,
+    one_line,
+    state_text,
+)
 
 _PARAMS_SHOWN_MAX = 1_000
 _KINDS = {"required": "needs", "optional": "needs end of", "alternative": "needs any of"}
@@ -206,18 +216,22 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
     """What it asks or waits for, what it was told, and the orders that it submitted itself."""
     rows: list[tuple[str, str]] = []
     wait = order.wait
-    for line in wait_lines(look, order):
-        label, _, text = line.partition(" ")
-        rows.append((label, text))
+    if wait is not None:
+        rows += [("asks", line) for line in question_lines(wait)]
+        children = open_children(look, wait)
+        rows += [("waits", f"for {title_of(look, child)}") for child in children[:CHILDREN_SHOWN_MAX]]
+        if len(children) > CHILDREN_SHOWN_MAX:
+            rows.append(("waits", f"for {len(children) - CHILDREN_SHOWN_MAX} more"))
     if wait is not None and wait.until_us:
         rows.append(("waits", f"until {instant(wait.until_us)}"))
     for question, seq in sorted(order.answers.items()):
-        rows.append(("answer", f"{question}: {one_line(look.body(seq, AnswerRecorded).value)[:_PARAMS_SHOWN_MAX]}"))
+        first, *rest = line_by_line(look.body(seq, AnswerRecorded).value[:_PARAMS_SHOWN_MAX])
+        rows += [("answer", line) for line in (f"{question}: {first}", *rest)]
     if order.parent is not None:
         rows.append(("parent", order.parent))
-    children = look.many(list(order.children.values()))
+    known = look.many(list(order.children.values()))
     for name, child in sorted(order.children.items()):
-        rows.append(("child", f"{name} ({state_text(children[child].state, children[child].reason)})"))
+        rows.append(("child", f"{name} ({state_text(known[child].state, known[child].reason)})"))
     if order.checkpoint_number:
         going_on = "" if order.state in ENDED else ", the next attempt resumes from the last"
         rows.append(("saved", f"{count(order.checkpoint_number, 'checkpoint')}{going_on}"))

@@ -15,9 +15,11 @@ from typing import Protocol, TextIO
 import msgspec
 
 from fencepost.core.machines import ENDED
+from fencepost.core.records.plan import Wait
 from fencepost.kernel.read import Look
 from fencepost.kernel.rows import VERIFY
 from fencepost.ports.errors import IntegrityError
+from fencepost.surfaces.cli.order_failure import question_lines
 from fencepost.surfaces.cli.words import duration, one_line
 
 PAGE = 500
@@ -40,7 +42,7 @@ class _Facts(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    """What is read of the bodies of the five kinds that move an order; absent fields have their first values."""
+    """What is read of the bodies of the six kinds that move an order; absent fields have their first values."""
 
     order: str = ""
     target: str = ""
@@ -49,6 +51,7 @@ class _Body(msgspec.Struct):
     decision: str = ""
     backoff: _Backoff | None = None
     facts: _Facts | None = None
+    wait: Wait | None = None
 
 
 class _Record(msgspec.Struct):
@@ -58,7 +61,14 @@ class _Record(msgspec.Struct):
 _HEAD = msgspec.json.Decoder(_Head)
 _RECORD = msgspec.json.Decoder(_Record)
 _KINDS = frozenset(
-    {"work_order_moved", "attempt_reservation", "attempt_descriptor", "attempt_result", "result_application"}
+    {
+        "work_order_moved",
+        "work_order_waits",
+        "attempt_reservation",
+        "attempt_descriptor",
+        "attempt_result",
+        "result_application",
+    }
 )
 
 
@@ -158,6 +168,9 @@ class Progress:
         if head.kind == "work_order_moved":
             if body.target not in QUIET:
                 self._say(look, head.subject, body.target, body.reason)
+        elif head.kind == "work_order_waits":
+            asked = question_lines(body.wait) if body.wait is not None else []
+            self._say(look, head.subject, "waiting", body.reason, f", asks {asked[0]}" if asked else "")
         elif head.kind == "attempt_reservation":
             self._ordinals[head.subject] = body.ordinal
         elif head.kind == "attempt_descriptor":
