@@ -17,12 +17,13 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost.adapters.threads import SystemThreads
+from fencepost.ports.executor import Ended
 from fencepost.ports.journal import Journal
 from fencepost.storage.memory import MemoryJournal
 from fencepost.testing.conformance.journal import JournalConformance
 from fencepost.testing.conformance.journal_crash import CrashConformance
 from fencepost.testing.simulator import __main__ as command_line
-from fencepost.testing.simulator.authors import Parts
+from fencepost.testing.simulator.authors import Parts, WatchedRunning
 from fencepost.testing.simulator.faults import Rates
 from fencepost.testing.simulator.scenario import SECOND_US, Action, FaultEvent, OrderShape, Scenario, draw
 from fencepost.testing.simulator.shrink import Shrinker, run, signature
@@ -87,6 +88,65 @@ def test_x6_an_executor_with_a_mistake_is_found(name: str) -> None:
 def test_the_same_world_holds_with_the_right_executor() -> None:
     for seed in range(5):
         assert not run(slept_through(seed), parts=Parts(executor=own.make)).problem
+
+
+def four_orders(*actions: Action, rates: Rates) -> Scenario:
+    """One plan of four orders on one worker, two of them with a verifier."""
+    shapes = tuple(
+        OrderShape(place=place, attempts=2, attempt_time_us=120 * SECOND_US, verify=bool(place % 2))
+        for place in range(4)
+    )
+    return Scenario(
+        seed=1,
+        length_us=40 * SECOND_US,
+        drifts_ppm=(0,),
+        utc_offsets_us=(0,),
+        workers=((0, 4, -1),),
+        clients=1,
+        actions=(Action(at_us=SECOND_US, client=0, kind="submit", plan=0, orders=shapes), *actions),
+        faults=(),
+        rates=rates,
+    )
+
+
+CANCEL = Action(at_us=6 * SECOND_US, client=0, kind="cancel_plan", plan=0)
+
+
+def test_a_program_that_takes_its_grace_was_told_to_stop() -> None:
+    """Also by an author's executor: what is asked of it is known, and from then on its grace counts."""
+    scenario = four_orders(CANCEL, rates=Rates(hangs=1_000_000))
+    outcome = run(scenario, parts=Parts(executor=own.make))
+    assert (outcome.problem, outcome.executions) == ("", 4)
+
+
+def test_a_worker_that_tells_no_program_of_an_author_to_stop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WatchedRunning, "stop", lambda self, reason, grace_us: None)
+    scenario = four_orders(CANCEL, rates=Rates(hangs=1_000_000))
+    assert "is not told to stop" in run(scenario, parts=Parts(executor=own.make)).problem
+
+
+def test_nobody_is_to_stop_what_nothing_ends() -> None:
+    """The supervisor has said that something of the tree is left, and is gone: there is nobody to be told."""
+    rates = Rates(not_contained=1_000_000, not_ended=1_000_000, verifier_fails=1_000_000)
+    outcome = run(four_orders(rates=rates), parts=Parts(executor=own.make))
+    assert not outcome.problem
+    assert outcome.faults["not_contained"] and outcome.faults["not_ended"]
+
+
+def test_a_worker_that_is_late_to_report_the_end_of_an_authors_program_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once it has heard of the end, the bounds on what a worker owes hold as with the simulator's executor."""
+    known = WatchedRunning.wait
+
+    def wait(self: WatchedRunning, timeout_s: float | None) -> Ended | None:
+        ended = known(self, timeout_s)
+        self._yard.loop.wait(self._yard.loop.now_us + 12 * SECOND_US)
+        return ended
+
+    monkeypatch.setattr(WatchedRunning, "wait", wait)
+    problem = run(four_orders(rates=Rates()), parts=Parts(executor=own.make)).problem
+    assert "and its worker does not say so" in problem, problem
 
 
 @pytest.mark.slow
@@ -194,10 +254,12 @@ def test_the_command_line_runs_shrinks_and_replays_an_authors_parts(
     right = ["--executor", "executor:make", "--store", "mistakes:KeptJournal", "--reopen", "mistakes:reopen"]
     assert command_line.main(["--seeds", "6", "--jobs", "2", *right, "--failures", str(tmp_path)]) == 0
     assert "6 seeds from 0: 0 failed" in capsys.readouterr().out
-    wrong = ["--executor", "mistakes:WithLooksAtTheCommandAlone"]
-    assert command_line.main(["--seed", "1", "--shrink-runs", "20", *wrong, "--failures", str(tmp_path)]) == 1
-    kept = tmp_path / "seed-1.json"
-    assert "is empty while it runs" in msgspec.json.decode(kept.read_bytes())["problem"]
+    make, words = mistakes.EXECUTORS["says that the tree is empty too soon"]
+    seed = next(seed for seed in range(BREAKING_SEEDS) if words in run(draw(seed), parts=Parts(executor=make)).problem)
+    wrong = ["--executor", f"mistakes:{make.__name__}"]
+    assert command_line.main(["--seed", str(seed), "--shrink-runs", "20", *wrong, "--failures", str(tmp_path)]) == 1
+    kept = tmp_path / f"seed-{seed}.json"
+    assert words in msgspec.json.decode(kept.read_bytes())["problem"]
     capsys.readouterr()
     assert command_line.main(["--replay", str(kept), *wrong]) == 1
     assert "is empty while it runs" in capsys.readouterr().out

@@ -176,13 +176,18 @@ class WatchedRunning:
         self.inner.confirm(deadline_tick_us)
 
     def stop(self, reason: StopReason, grace_us: int) -> None:
-        self._owed(self._host.tick_us() + grace_us, "after it was told to stop")
+        at_tick_us, tree = self._host.tick_us() + grace_us, self._tree
+        if tree is not None and (tree.stop_at_tick_us is None or at_tick_us < tree.stop_at_tick_us):
+            tree.stop_at_tick_us, tree.stop_reason = at_tick_us, reason
+        self._owed(at_tick_us, "after it was told to stop")
         self.inner.stop(reason, grace_us)
 
     def wait(self, timeout_s: float | None) -> Ended | None:
         ended = self.inner.wait(timeout_s)
         if ended is not None and not self._told:
             self._told = True
+            if self._tree is not None:
+                self._tree.ended = ended  # its worker knows: from now on it owes a report, and no order to stop
             self._compare(ended)
         return ended
 

@@ -274,6 +274,9 @@ class Site:
 
         def run() -> None:
             body(site, theirs)
+            for tree in yard.trees.alive:
+                if isinstance(tree, OwnTree) and tree.watcher is process and tree.stubborn:
+                    tree.keeper = False  # it could not end it, and has said so: nobody sees to that tree any more
             process.kill()
 
         def kill() -> None:

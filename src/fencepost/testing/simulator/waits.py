@@ -309,7 +309,8 @@ class Waits:
         if attempt.lease_us - self._seen_by(holder.host) < RENEWED_US:
             yield ("renewed", attempt.attempt), SECOND_US, f"the lease of {attempt.attempt} is not renewed"
         told_us = tree.deadline_tick_us - tree.host.tick_us()
-        if tree.keeper and tree.process is holder.process and tree.stop_at_tick_us is None and told_us < RENEWED_US:
+        goes_on = tree.keeper and tree.ended is None and tree.stop_at_tick_us is None
+        if goes_on and tree.process is holder.process and told_us < RENEWED_US:
             key = ("confirmed", attempt.attempt)
             yield key, SECOND_US, f"the keeper of {attempt.attempt} is not told that its lease goes on"
 
@@ -318,8 +319,8 @@ class Waits:
         holder = next((each for each in self.holders.values() if each.process is tree.process), None)
         if holder is None or not tree.keeper or not holder.is_steady(self._loop.now_us):
             return
-        if tree.stop_at_tick_us is not None:
-            return  # it was told so, and its keeper sees to it
+        if tree.stop_at_tick_us is not None or tree.ended is not None:
+            return  # it was told so, and its keeper sees to it; or its keeper has said that it ends nobody any more
         attempt = self._world.attempts[tree.job.attempt]
         awaited = ("result_reported",) if tree.job.lock_path.endswith(".verify.lock") else LIVE
         if holder.draining_since_us is not None:
