@@ -22,7 +22,7 @@ from fencepost.core.planfile.values import (
 
 CEILING_KEYS: Final = ("attempts", "time", "tokens", "calls", "money")
 ATTEMPT_KEYS: Final = ("tokens", "calls", "money")
-_TOKEN_KEYS: Final = ("input", "output")
+TOKEN_KEYS: Final = ("input", "output")
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "attempts": ("attempts",),
     "time_us": ("time",),
@@ -74,10 +74,10 @@ def _read_tokens(spot: Spot, value: object, put: Callable[[str, int | None], Non
     tokens = read_table(spot, value, example="{ input = 200_000, output = 50_000 }")
     if tokens is None:
         return
-    refuse_unknown(spot, tokens, _TOKEN_KEYS)
+    refuse_unknown(spot, tokens, TOKEN_KEYS)
     if not tokens:
         spot.refuse("missing_key", "the table names no tokens", "write input, output or both, or leave it out")
-    for key in _TOKEN_KEYS:
+    for key in TOKEN_KEYS:
         if key in tokens:
             put(f"tokens_{key}", read_integer(spot.child(key), tokens[key], least=0, most=bounds.INTEGER_MAX))
 

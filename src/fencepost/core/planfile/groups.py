@@ -22,6 +22,7 @@ from fencepost.core.planfile.values import (
 )
 
 KINDS: Final[dict[str, GroupKind]] = {"all": "required", "any": "alternative", "done": "optional"}
+GROUP_KEYS: Final = (*KINDS, "outcomes")
 OUTCOMES_ALLOWED: Final = tuple(outcome for outcome in OUTCOMES if outcome != "unknown_terminal")
 _APPLIED: Final = ("applied",)
 _EXAMPLE: Final = 'a list such as ["lint", { any = ["a", "b"] }, { done = ["c"] }]'
@@ -65,7 +66,7 @@ def _refuse_twice(spot: Spot, name: str) -> None:
 def _read_group(spot: Spot, table: dict[str, object]) -> Group | None:
     kinds = [key for key in KINDS if key in table]
     if len(kinds) != 1:
-        refuse_unknown(spot, table, (*KINDS, "outcomes"))
+        refuse_unknown(spot, table, GROUP_KEYS)
         if kinds:
             spot.refuse("out_of_range", "all, any and done in one table", "write a table of its own for each group")
         else:

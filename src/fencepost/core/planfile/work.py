@@ -80,6 +80,10 @@ UNSUPPORTED_KEYS: Final = {
     "resources": "leave it out; orders that must not overlap can need one another",
     "effect": "leave it out; no outside operation can be declared yet",
 }
+ORDER_CEILING_KEYS: Final = (*CEILING_KEYS, "per_attempt")
+FROM_KEYS: Final = ("from", "files")
+RETRY_KEYS: Final = ("on", "backoff", "backoff_max")
+ACCEPT_KEYS: Final = ("exit_code", "files", "schema", "verify")
 _ENVIRONMENT_RULE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _OPERATION_RULE: Final = re.compile(r"[a-z]+(\.[a-z_]+)+")
 _OWN_VARIABLES: Final = "FENCEPOST_"
@@ -280,7 +284,7 @@ def _read_inputs(spot: Spot, value: object) -> tuple[FilePatterns | FromOrder, .
     for index, item in enumerate(items):
         place = spot.child(index)
         if isinstance(item, dict):
-            refuse_unknown(place, item, ("from", "files"))
+            refuse_unknown(place, item, FROM_KEYS)
             keys = _Keys(place, item)
             keys.require("from", "name the order whose outputs are read")
             keys.require("files", 'write patterns, such as files = ["report.xml"]')
@@ -306,7 +310,7 @@ def _read_ceilings(spot: Spot, value: object, currencies: Set[str]) -> Ceilings 
     table = read_table(spot, value, example='{ attempts = 3, time = "10m" }')
     if table is None:
         return None
-    refuse_unknown(spot, table, (*CEILING_KEYS, "per_attempt"))
+    refuse_unknown(spot, table, ORDER_CEILING_KEYS)
     per_attempt: dict[str, int] = {}
     if "per_attempt" in table:
         place = spot.child("per_attempt")
@@ -330,7 +334,7 @@ def _read_retry(spot: Spot, value: object) -> Retry | None:
     table = read_table(spot, value, example=example)
     if table is None:
         return None
-    refuse_unknown(spot, table, ("on", "backoff", "backoff_max"))
+    refuse_unknown(spot, table, RETRY_KEYS)
     keys = _Keys(spot, table)
     keys.require("on", 'name the failures to repeat after, such as on = ["executor"]')
 
@@ -365,7 +369,7 @@ def _read_accept(spot: Spot, value: object) -> Accept | None:
     table = read_table(spot, value, example='{ exit_code = 0, files = ["report.xml"] }')
     if table is None:
         return None
-    refuse_unknown(spot, table, ("exit_code", "files", "schema", "verify"))
+    refuse_unknown(spot, table, ACCEPT_KEYS)
     keys = _Keys(spot, table)
     return Accept(
         exit_code=keys.take(
