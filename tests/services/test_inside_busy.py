@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -9,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.commands import AppendEvent, Request
+from fencepost.core.commands import AppendEvent, RecordArtifact, Request
 from fencepost.core.records.attempt import LateRecord
 from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import StorageUnavailable
+from fencepost.ports.errors import StorageFull, StorageUnavailable
+from fencepost.sdk.client import Attempt
+from fencepost.sdk.wire import Refused
+from fencepost.surfaces.cli.order_files import kept_of
 from tests.services.speaker import Speaker
-from tests.services.test_inside import begin, heartbeats, records_of
+from tests.services.test_inside import begin, code_of, heartbeats, records_of
 from tests.services.world import World
 
 
@@ -127,3 +132,106 @@ def test_w5_the_last_heartbeat_of_a_drained_attempt_is_recorded(world: World, sp
     assert attempt.heartbeat("two")["recorded"] is False
     world.workers[0].stop()
     assert heartbeats(world) == ["one", "two"]
+
+
+def test_w5_a_file_that_is_kept_again_as_it_once_was_is_what_is_listed(world: World, speaker: Speaker) -> None:
+    plan, attempt = begin(world, speaker)
+    path = speaker.workspace / "a.txt"
+    said = []
+    for text in ("one", "one", "two", "one"):
+        path.write_text(text)
+        said.append(attempt.artifact("a.txt"))
+    assert [reply["duplicate"] for reply in said] == [False, True, False, False]
+    with world.app.kernel.reader.look() as look:
+        _, refs = kept_of(look, world.order(plan, "a"), None)
+    assert [ref.digest for ref in refs] == [said[-1]["digest"]]
+    speaker.end()
+    world.until_ended(plan)
+    world.check()
+
+
+def test_w5_a_file_whose_keeping_was_left_open_is_not_mistaken_for_what_was_kept_before(
+    world: World, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, attempt = begin(world, speaker)
+    path = speaker.workspace / "a.txt"
+    path.write_text("one")
+    first = attempt.artifact("a.txt")
+    kernel = world.app.kernel
+    real = kernel.write_many
+
+    def unsure(requests: Sequence[Request]) -> list[Receipt]:
+        done = real(requests)
+        if any(isinstance(request.command, RecordArtifact) for request in requests):
+            raise StorageFull("written, and the answer is lost")
+        return done
+
+    path.write_text("two")
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel, "write_many", unsure)
+        with pytest.raises(Refused):
+            attempt.artifact("a.txt")
+    path.write_text("one")
+    assert attempt.artifact("a.txt")["duplicate"] is False
+    with world.app.kernel.reader.look() as look:
+        _, refs = kept_of(look, world.order(plan, "a"), None)
+    assert [ref.digest for ref in refs] == [first["digest"]]
+    speaker.end()
+    world.until_ended(plan)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"after": "1s", "after_us": 5_000_000_000},
+        {"after": "1s", "after_us": 0},
+        {"prompt": "Why?", "after": "1s"},
+        {"question": "go", "after_us": 0},
+    ],
+)
+def test_w5_a_wish_of_which_a_part_would_not_be_heard_is_refused(
+    world: World, speaker: Speaker, wish: dict[str, Any]
+) -> None:
+    plan, attempt = begin(world, speaker)
+    assert code_of(lambda: attempt.request("yield", **wish)) == "out_of_range"
+    speaker.end()
+    world.until_ended(plan)
+    assert world.order(plan, "a").state == "applied"
+
+
+def test_w5_every_reply_says_whether_to_stop(world: World, speaker: Speaker) -> None:
+    plan, attempt = begin(world, speaker)
+    token, path = speaker.environment["FENCEPOST_TOKEN"], speaker.environment["FENCEPOST_SOCKET"]
+    attempt.status()
+
+    def reply_to(said: str, **fields: Any) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(path)
+            link.sendall(json.dumps({"v": 1, "token": said, **fields}).encode() + b"\n")
+            reply: dict[str, Any] = json.loads(link.makefile().readline())
+        return reply
+
+    asked = [("nothing", {}), ("status", {"more": 1}), ("checkpoint", {"bytes": 2**40}), ("status", {"v": 9})]
+    for op, fields in asked:
+        assert reply_to(token, op=op, **fields)["stopping"] == ""
+    assert reply_to("0" * 64, op="status")["stopping"] == ""
+    desk = next(iter(world.workers[0]._sink._desks.values()))
+    desk.lease.stopping = True
+    told = reply_to(token, op="checkpoint", bytes=2**40)
+    assert (told["error"]["code"], told["stopping"]) == ("too_large", "draining")
+    speaker.end()
+    world.until_ended(plan)
+    assert reply_to(token, op="status")["stopping"] == "stale_fence"
+
+
+def test_w5_stopping_says_that_the_attempt_is_over(world: World, speaker: Speaker) -> None:
+    plan, _ = begin(world, speaker)
+    other = Attempt(speaker.environment)
+    speaker.end()
+    world.until_ended(plan)
+    assert other.stopping == "stale_fence"
+    world.workers[0].stop()
+    late = Attempt(speaker.environment)
+    assert late.stopping == "worker_gone"
+    other.close()
+    late.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,10 +12,13 @@ from msgspec.structs import replace
 
 from fencepost.core.commands import WaitDraft
 from fencepost.core.records.attempt import ResultFacts
+from fencepost.core.records.plan import Acceptance
 from fencepost.ports.executor import Ended
 from fencepost.services.attempt import Run
 from fencepost.services.leases import Lease
+from fencepost.services.results import HIDDEN
 from fencepost.services.tasks import Task
+from tests.services.test_callables_run import callable_draft
 from tests.services.world import World, draft
 
 YIELDS = """
@@ -72,3 +76,45 @@ def test_w5_an_attempt_that_could_not_yield_keeps_what_it_printed(
     assert (facts.message_code, facts.exit_code) == ("result_invalid", 0)
     assert facts.stdout is not None
     assert world.app.artifacts.read(facts.stdout.digest, 100) == b"why\n"
+
+
+RAISES = """
+import fencepost as fp, os
+
+@fp.executor("work", version=1)
+def work(attempt):
+    raise RuntimeError("call failed: " + str({k: v for k, v in os.environ.items() if "TOKEN" in k}))
+"""
+
+
+def test_x10_a_token_that_a_callable_raises_stands_in_no_record(world: World) -> None:
+    plan = world.submit(callable_draft(world, RAISES))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    message = world.facts(plan, "a").message
+    assert "call failed" in message and HIDDEN in message
+    assert re.search(r"[0-9a-f]{64}", message) is None
+
+
+def test_x10_a_token_that_names_an_output_stands_in_no_record(world: World) -> None:
+    script = 'echo a > a.txt; echo b > "$FENCEPOST_TOKEN.txt"'
+    plan = world.submit(draft("a", "sh", "-c", script, outputs=("*.txt",)))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    facts = world.facts(plan, "a")
+    assert (facts.failure, facts.message_code) == ("validation", "outputs_refused")
+    assert [ref.path for ref in facts.artifacts] == ["a.txt"]
+
+
+def test_x10_a_token_in_what_a_schema_says_of_an_output_stands_in_no_record(world: World) -> None:
+    schema = world.app.artifacts.put_bytes(
+        b'{"type": "object", "properties": {"a": {"const": 1}}}', classification="internal"
+    )
+    script = 'printf \'{"a": "%s"}\' "$FENCEPOST_TOKEN" > a.json'
+    accept = Acceptance(schemas={"a.json": schema.digest})
+    plan = world.submit(draft("a", "sh", "-c", script, outputs=("a.json",), accept=accept))
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    (receipt,) = world.facts(plan, "a").validation
+    assert not receipt.passed
+    assert re.search(r"[0-9a-f]{64}", receipt.message) is None

@@ -81,7 +81,7 @@ class Told:
             with self.lock:
                 self.running[asked.who] -= 1
 
-    def refuse(self, code: str, message: str) -> Answer:
+    def refuse(self, code: str, message: str, who: str = "") -> Answer:
         error = {"code": code, "message": message, "where": None, "next": ""}
         return Answer(reply={"ok": False, "error": error, "exit": 2})
 

@@ -120,3 +120,23 @@ def test_whatever_comes_there_is_one_answer(text: bytes) -> None:
         assert len(wire.encode(reply)) < 8_192
         return
     assert isinstance(form, ask.Form) and form.v == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"op": "heartbeat", "note": "my TOKEN"},
+        {"op": "yield", "question": "go", "prompt": "TOKEN?"},
+        {"op": "child", "order": {"name": "a", "run": ["echo", "x-TOKEN"]}},
+        {"op": "child", "order": {"name": "a", "params": {"TOKEN": 1}}},
+        {"op": "charge", "receipt": "TOKEN", "amounts": {"calls": 1}},
+    ],
+)
+@pytest.mark.parametrize("way", ["plain", "escaped"])
+def test_x10_a_request_holds_its_token_once_however_it_is_written(fields: dict[str, Any], way: str) -> None:
+    token = "c4" * 32
+    said = token if way == "plain" else "\\u0063" + token[1:]
+    rest = json.dumps(fields).replace("TOKEN", said)[1:]
+    with pytest.raises(Declined) as declined:
+        read_form(f'{{"v": 1, "token": "{token}", {rest}'.encode())
+    assert (declined.value.code, declined.value.where) == ("bad_value", "/token")

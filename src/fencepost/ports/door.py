@@ -55,8 +55,9 @@ class Clerk(Protocol):
         of the program."""
         ...
 
-    def refuse(self, code: str, message: str) -> Answer:
-        """The answer that says what the door itself does not take."""
+    def refuse(self, code: str, message: str, who: str = "") -> Answer:
+        """The answer that says what the door itself does not take, from `who` where that is known. Never waits, as
+        `read`."""
         ...
 
 

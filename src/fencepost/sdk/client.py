@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from fencepost.sdk.failures import Stopping
 from fencepost.sdk.names import Names, several
-from fencepost.sdk.wire import EXIT_USAGE, Connection, Refused, Unreachable
+from fencepost.sdk.wire import EXIT_USAGE, Connection, Refused, StaleFence, Unreachable
 
 if TYPE_CHECKING:  # loaded with the first step
     from fencepost.sdk.steps import Steps
@@ -80,12 +80,16 @@ class Attempt:
 
     @property
     def stopping(self) -> str:
-        """Why this attempt should end now, "" for no reason. Asks the worker when the last answer is a second old."""
+        """Why this attempt should end now, "" for no reason. Asks the worker when the last answer is a second old;
+        `stale_fence` says that the attempt is over, `worker_gone` that nobody answers for it any more."""
         if not self._stopping and time.monotonic() - self._asked_at >= STOPPING_S:
             try:
                 self.status()
-            except Unreachable:
-                self._stopping = "worker_gone"
+            except StaleFence:
+                self._stopping = "stale_fence"
+            except Refused as refused:
+                self._asked_at = time.monotonic()
+                self._stopping = "" if refused.code == "busy" else "worker_gone"
         return self._stopping
 
     def request(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:

@@ -38,7 +38,7 @@ from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
 from fencepost.services.outcomes import read_outcome
-from fencepost.services.results import facts_of, failed, log_ref, time_used
+from fencepost.services.results import facts_of, failed, log_ref, time_used, without
 from fencepost.services.sink import Sink
 from fencepost.services.tasks import Task, layout_of, task_of
 
@@ -153,7 +153,7 @@ class Attempts:
             self._stopped(lease, task, run)
             raise
         except FencepostError as error:
-            run.facts = self._hindered(lease, task, run.ended, error)
+            run.facts = self._hindered(lease, task, run, error)
         if run.wish is not None and run.ended is not None:
             run.facts = self._yielded(lease, task, run, run.wish, run.ended)
             if run.facts is None:
@@ -176,7 +176,7 @@ class Attempts:
         left = self._left_of(task.earlier)
         if left:
             message = f"something of {left} still runs here and cannot be ended"
-            run.facts = self._failed(lease, task, "executor", "executor_failed", message, None)
+            run.facts = self._failed(lease, task, run, "executor", "executor_failed", message)
             return
         run.ended = self._execute(lease, task, space, run)
         told = read_outcome(space.logs / OUTCOME) if task.spec.python is not None else None
@@ -206,19 +206,19 @@ class Attempts:
                 return attempt.attempt
         return ""
 
-    def _hindered(self, lease: Lease, task: Task, ended: Ended | None, error: FencepostError) -> ResultFacts:
+    def _hindered(self, lease: Lease, task: Task, run: Run, error: FencepostError) -> ResultFacts:
         """Facts of an attempt whose files could not be laid out, or not be kept, for a reason that repeating keeps."""
         is_disk = isinstance(error, StorageError) and not isinstance(error, ArtifactMissing)
         failure: FailureClass = "executor" if is_disk else "deterministic_input"
-        code = "inputs_unavailable" if ended is None else "executor_failed"
-        return self._failed(lease, task, failure, code, error.message, ended)
+        code = "inputs_unavailable" if run.ended is None else "executor_failed"
+        return self._failed(lease, task, run, failure, code, error.message)
 
     def _failed(
-        self, lease: Lease, task: Task, failure: FailureClass, code: str, message: str, ended: Ended | None
+        self, lease: Lease, task: Task, run: Run, failure: FailureClass, code: str, message: str
     ) -> ResultFacts:
         bound = self._means.kernel.limits.text_bytes_max
-        facts = failed(task.spec, task.inputs, failure, code, message, bound)
-        return with_time(facts, lease.attempt, 0 if ended is None else ended.duration_us)
+        facts = failed(task.spec, task.inputs, failure, code, without(run.token, message), bound)
+        return with_time(facts, lease.attempt, 0 if run.ended is None else run.ended.duration_us)
 
     def _execute(self, lease: Lease, task: Task, space: Workspace, run: Run) -> Ended:
         """Run the command to its end, at a desk where it may speak. What has not been told yet is told with the
@@ -316,7 +316,7 @@ class Attempts:
         if not receipt.ok and ended is not None:
             # The fence is gone and the time is spent all the same: facts outlive authority.
             message = f"stopped by its worker ({lease.lost or 'draining'})"
-            facts = self._failed(lease, task, "executor", "stopped_on_order", message, ended)
+            facts = self._failed(lease, task, run, "executor", "stopped_on_order", message)
             self._means.issue("executor", _report_of(lease, task, facts))
 
     def _yielded(self, lease: Lease, task: Task, run: Run, wish: WaitDraft, ended: Ended) -> ResultFacts | None:
@@ -339,7 +339,7 @@ class Attempts:
         if refusal is None or refusal.code in ("stale_fence", "rejected_stale"):
             return None  # under a stale fence its time is booked, and somebody else has the order
         message = f"it could not yield, {refusal.code} at {refusal.field or '/'}: {refusal.message}"
-        facts = self._failed(lease, task, "deterministic_input", "result_invalid", message, ended)
+        facts = self._failed(lease, task, run, "deterministic_input", "result_invalid", message)
         return replace(facts, exit_code=ended.exit_code, stdout=run.stdout, stderr=run.stderr)
 
     def _report(

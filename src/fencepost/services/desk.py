@@ -7,7 +7,7 @@ after the other, under its lock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from fencepost.core.commands import AppendEvent, WaitDraft
@@ -25,7 +25,8 @@ HEARTBEAT_S: Final = 1.0
 class Desk:
     """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet,
     `base` the payload that may be asked for by its digest: what the one that was served last is based on,
-    `chain` the last payload of steps and what it is based on, `set_aside` what its hold began with, once asked for."""
+    `chain` the last payload of steps and what it is based on, `set_aside` what its hold began with, once asked for,
+    `kept` by path the digest of the file as it was kept last and how often it had changed by then."""
 
     lease: Lease
     spec: WorkOrderSpec
@@ -39,6 +40,7 @@ class Desk:
     base: str | None = None
     chain: tuple[str, str] = ("", "")
     set_aside: Mapping[str, int] | None = None
+    kept: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def attempt(self) -> str:
@@ -56,6 +58,12 @@ class Desk:
         if self.closed or self.lease.lost or tick_us >= self.lease.deadline_tick_us:
             why = f" ({self.lease.lost})" if self.lease.lost else ""
             raise Declined("stale_fence", f"the lease of this attempt is over{why}: nothing that it does counts")
+
+    def times_kept(self, path: str, digest: str) -> int:
+        """How often the file at `path` has changed, this one included. Two in a row with one digest are the same
+        request said twice; one that is as it was before another is a new one."""
+        last, times = self.kept.get(path, ("", 0))
+        return times if last == digest else times + 1
 
     def heartbeat(self, note: str) -> AppendEvent:
         return AppendEvent(

@@ -20,6 +20,8 @@ TOKEN: Final = re.compile(r"[0-9a-f]{64}")
 QUESTION: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 _MESSAGE_BYTES_MAX: Final = 2_048
+OVER: Final = frozenset({"stale_fence", "rejected_stale"})
+"""Refusals that say that an attempt is over."""
 
 Short = Annotated[str, msgspec.Meta(max_length=256)]
 Long = Annotated[str, msgspec.Meta(max_length=4_096)]
@@ -144,7 +146,8 @@ def read_form(line: bytes) -> AnyForm:
         # Nothing of a line that is no request is repeated that could be somebody's token.
         message, where = (_SECRET.sub("\u2026", text) for text in (error.message, error.path))
         raise Declined(error.code, message, where=where) from None
-    if TOKEN.fullmatch(form.token) and line.count(form.token.encode()) > 1:
+    # Counted as it is understood: JSON has more than one way to write a letter.
+    if TOKEN.fullmatch(form.token) and msgspec.json.encode(form).count(form.token.encode()) > 1:
         # What is said is recorded and told, and a token is neither.
         raise Declined("bad_value", "a request holds its token once, as its token", where="/token")
     if form.v != wire.VERSION:
@@ -156,8 +159,10 @@ def read_form(line: bytes) -> AnyForm:
     return form
 
 
-def refused(declined: Declined) -> dict[str, Any]:
-    """The reply that refuses a request."""
+def refused(declined: Declined, stopping: str = "") -> dict[str, Any]:
+    """The reply that refuses a request; `stopping` as in every reply, "" where nobody knows who asks."""
+    if not stopping and declined.code in OVER:
+        stopping = "stale_fence"
     reason = REASONS.get(declined.code)
     step = declined.next_step or (reason.next_step if reason is not None else "")
     return {
@@ -169,4 +174,5 @@ def refused(declined: Declined) -> dict[str, Any]:
             "next": step,
         },
         "exit": 1 if reason is None else reason.exit_code,
+        "stopping": stopping,
     }

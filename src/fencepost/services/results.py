@@ -19,6 +19,13 @@ from fencepost.services.outcomes import Outcome
 
 SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked against one
 PROBLEMS_SHOWN_MAX = 5
+HIDDEN = "*" * 64
+"""What stands where somebody has written the token of an attempt."""
+
+
+def without(token: str, text: str) -> str:
+    """Words of an attempt, or about its files, as they may be recorded."""
+    return text.replace(token, HIDDEN) if token else text
 
 
 def log_ref(means: Means, path: Path, classification: Classification, token: str = "") -> tuple[LogRef | None, str]:
@@ -33,7 +40,7 @@ def log_ref(means: Means, path: Path, classification: Classification, token: str
     if not total:
         return None, ""
     if token:
-        kept = kept.replace(token.encode(), b"*" * len(token))
+        kept = kept.replace(token.encode(), HIDDEN.encode())
     stored = means.artifacts.put_bytes(kept, classification=classification)
     return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept)), ""
 
@@ -53,7 +60,9 @@ def time_used(attempt: str, duration_us: int) -> tuple[Usage, ...]:
     return (Usage(receipt=f"{attempt}:time", provider="kernel", amounts={"time_us": max(duration_us, 0)}),)
 
 
-def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output]) -> tuple[ValidationReceipt, ...]:
+def schema_receipts(
+    means: Means, accept: Acceptance, outputs: Sequence[Output], token: str = ""
+) -> tuple[ValidationReceipt, ...]:
     """Check every output that a schema is asked for; a schema that no output falls under has not passed."""
     receipts = []
     for text, digest in sorted(accept.schemas.items()):
@@ -74,7 +83,7 @@ def schema_receipts(means: Means, accept: Acceptance, outputs: Sequence[Output])
                 check="schema",
                 subject=text,
                 passed=not problems,
-                message=sanitize(message, means.kernel.limits.text_bytes_max),
+                message=sanitize(without(token, message), means.kernel.limits.text_bytes_max),
             )
         )
     return tuple(receipts)
@@ -109,16 +118,19 @@ def facts_of(
 ) -> ResultFacts:
     """Collect what a command left, whatever its exit code, and say what happened. Claims nothing.
 
-    `told` is what a callable's own process said came of it, `token` what its logs are not to hold.
+    `told` is what a callable's own process said came of it, `token` what no word and no name of it is to hold.
     """
     classification = spec.classification
     collected = means.workspaces.collect(
         space, lambda path: matches_any(spec.outputs, path), classification=classification
     )
+    outputs = [output for output in collected.outputs if not (token and token in output.path)]
     failure, code, message = _failure(spec, ended, collected.problems, told)
     if not failure and told is not None:
-        failure, code, message = _missing(told.files, collected.outputs)
-    validation = () if failure else schema_receipts(means, spec.accept, collected.outputs)
+        failure, code, message = _missing(told.files, outputs)
+    if not failure and len(outputs) < len(collected.outputs):
+        failure, code, message = "validation", "outputs_refused", "an output is named by the token of its attempt"
+    validation = () if failure else schema_receipts(means, spec.accept, outputs, token)
     stdout, unread = log_ref(means, space.logs / "stdout", classification, token)
     stderr, unread_too = log_ref(means, space.logs / "stderr", classification, token)
     message = "; ".join(part for part in (message, unread, unread_too) if part)
@@ -133,8 +145,8 @@ def facts_of(
         signal=ended.signal,
         failure=failure,
         message_code=code,
-        message=sanitize(message, means.kernel.limits.text_bytes_max),
-        artifacts=artifact_refs(collected.outputs),
+        message=sanitize(without(token, message), means.kernel.limits.text_bytes_max),
+        artifacts=artifact_refs(outputs),
         stdout=stdout,
         stderr=stderr,
         validation=validation,

@@ -27,10 +27,8 @@ from fencepost.core.commands import (
     RecordArtifact,
     SaveCheckpoint,
     SubmitChild,
-    WaitDraft,
 )
 from fencepost.core.ids import sha256_of
-from fencepost.core.instant import parse_duration
 from fencepost.core.records.attempt import AttemptReservation
 from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
@@ -50,6 +48,7 @@ from fencepost.services.leases import Lease
 from fencepost.services.means import Means
 from fencepost.services.payloads import STEPS, base_of, checked_base, require_kind
 from fencepost.services.requests import Declined
+from fencepost.services.wishes import wish_of
 
 PATIENCE_US: Final = 5_000_000
 """How long a program waits for a store that cannot be reached, before it is told."""
@@ -143,7 +142,7 @@ class Sink:
         size = form.bytes if isinstance(form, ask.Checkpoint) else None
         if size is not None and size > wire.PAYLOAD_BYTES_MAX:
             message = f"a payload has at most {wire.PAYLOAD_BYTES_MAX} bytes"
-            return Answer(reply=ask.refused(Declined("too_large", message, where="/bytes")))
+            return Answer(reply=ask.refused(Declined("too_large", message, where="/bytes"), desk.stopping))
         back = {ask.Resume: wire.PAYLOAD_BYTES_MAX, ask.Output: wire.PAYLOAD_BYTES_MAX, ask.Hello: wire.REPLY_BYTES_MAX}
         return Asked(who=desk.attempt, request=(desk, form), payload_bytes=size, reply_bytes=back.get(type(form), 0))
 
@@ -152,14 +151,16 @@ class Sink:
         try:
             with desk.lock:
                 return self._answered(desk, form, payload)
-        except Declined as declined:
-            reply = ask.refused(declined)
+        except Declined as error:
+            declined = error
         except FencepostError as error:
-            reply = ask.refused(Declined(error.code, error.message, next_step=error.next_step or ""))
-        return Answer(reply={**reply, "stopping": desk.stopping})
+            declined = Declined(error.code, error.message, next_step=error.next_step or "")
+        return Answer(reply=ask.refused(declined, desk.stopping))
 
-    def refuse(self, code: str, message: str) -> Answer:
-        return Answer(reply=ask.refused(Declined(code, message)))
+    def refuse(self, code: str, message: str, who: str = "") -> Answer:
+        with self._lock:
+            desk = next((desk for desk in self._desks.values() if desk.attempt == who), None)
+        return Answer(reply=ask.refused(Declined(code, message), "" if desk is None else desk.stopping))
 
     def _answered(self, desk: Desk, form: ask.AnyForm, payload: bytes | None) -> Answer:
         if desk.closed or not isinstance(form, ask.Status | ask.Charge):
@@ -296,7 +297,17 @@ class Sink:
             input_set=desk.input_set,
             artifact=ref,
         )
-        fresh = self._required(desk, command, key="artifact").fresh
+        times = desk.times_kept(ref.path, ref.digest)
+        before = desk.kept.get(ref.path)
+        desk.kept[ref.path] = ref.digest, times
+        try:
+            fresh = self._required(desk, command, key=f"artifact:{times}").fresh
+        except Declined:
+            if before is None:
+                del desk.kept[ref.path]
+            else:
+                desk.kept[ref.path] = before
+            raise
         # `bytes` of a reply announces a payload, and this one has none.
         return Answer(reply={"path": ref.path, "digest": ref.digest, "size": ref.bytes, "duplicate": not fresh})
 
@@ -306,32 +317,8 @@ class Sink:
                 raise Declined("out_of_range", "what is taken back has no more to say", where="/cancel")
             desk.wish = None
             return Answer(reply={"yielding": False})
-        desk.wish = self._wish(desk, form)
+        desk.wish = wish_of(form, self._order(desk), self._means.kernel.limits.duration_max_us)
         return Answer(reply={"yielding": True})
-
-    def _wish(self, desk: Desk, form: ask.Yield) -> WaitDraft:
-        order = self._order(desk)
-        for place, name in enumerate(form.children):
-            if name not in order.children:
-                raise Declined("not_found", f"there is no child {name!r}", where=f"/children/{place}")
-        if len(set(form.children)) != len(form.children):
-            raise Declined("out_of_range", "a child is named twice", where="/children")
-        after_us = form.after_us or 0
-        if form.after:
-            try:
-                after_us = parse_duration(form.after)
-            except ValueError:
-                message = f"{form.after!r} is not a duration such as 90s or 1h30m"
-                raise Declined("bad_duration", message, where="/after") from None
-        if not (form.question or form.children or after_us):
-            raise Declined("out_of_range", "nothing is named that could be waited for", where="")
-        if form.question and ask.QUESTION.fullmatch(form.question) is None:
-            message = f"{form.question!r} is no name of a question: [a-z][a-z0-9-]{{0,62}}"
-            raise Declined("bad_name", message, where="/question")
-        if after_us > self._means.kernel.limits.duration_max_us:
-            raise Declined("out_of_range", "nobody waits that long: at most 365d", where="/after")
-        orders = tuple(order.children[name] for name in form.children)
-        return WaitDraft(question=form.question, prompt=form.prompt, orders=orders, after_us=after_us)
 
     def _child(self, desk: Desk, form: ask.Child, payload: bytes | None) -> Answer:
         draft = draft_child(self._means, desk, form.order, self._order(desk))

@@ -218,9 +218,13 @@ class SocketDoor:
         elif link.who not in ("", asked.who):
             self._show_out(link, "denied", "this connection belongs to another attempt")
         elif not link.who and self._by_sender[asked.who] >= self._limits.links_per_sender_max:
-            self._show_out(link, "busy", f"the attempt has {self._limits.links_per_sender_max} connections already")
+            self._show_out(
+                link, "busy", f"the attempt has {self._limits.links_per_sender_max} connections already", asked.who
+            )
         elif (asked.payload_bytes or 0) > self._limits.payload_bytes_max:
-            self._show_out(link, "too_large", f"a payload has at most {self._limits.payload_bytes_max} bytes")
+            self._show_out(
+                link, "too_large", f"a payload has at most {self._limits.payload_bytes_max} bytes", asked.who
+            )
         else:
             self._asked(link, asked)
         return True
@@ -283,8 +287,9 @@ class SocketDoor:
             self._reply(link, answer)
             self._pump(link)
 
-    def _show_out(self, link: Link, code: str, message: str) -> None:
-        self._reply(link, msgspec.structs.replace(self._clerk.refuse(code, message), hang_up=True))
+    def _show_out(self, link: Link, code: str, message: str, who: str = "") -> None:
+        refused = self._clerk.refuse(code, message, link.who or who)
+        self._reply(link, msgspec.structs.replace(refused, hang_up=True))
 
     def _reply(self, link: Link, answer: Answer) -> None:
         link.put_reply(answer)
@@ -356,7 +361,7 @@ class SocketDoor:
                 answer = self._answered(link)
             except Exception as error:
                 self._fault(error)
-                answer = self._clerk.refuse("internal_error", "the worker failed; it stops")
+                answer = self._clerk.refuse("internal_error", "the worker failed; it stops", link.who)
             self._done.append((link, answer))
             self._wake()
 

@@ -1,0 +1,49 @@
+"""What the words of a request to wait mean.
+
+One that says two things of which one would not be heard is refused.
+"""
+
+from __future__ import annotations
+
+from fencepost.core.commands import WaitDraft
+from fencepost.core.instant import parse_duration
+from fencepost.core.state import OrderState
+from fencepost.services import requests as ask
+from fencepost.services.requests import Declined
+
+
+def wish_of(form: ask.Yield, order: OrderState, duration_max_us: int) -> WaitDraft:
+    """How an attempt of `order` wants to wait. Raises Declined."""
+    for place, name in enumerate(form.children):
+        if name not in order.children:
+            raise Declined("not_found", f"there is no child {name!r}", where=f"/children/{place}")
+    if len(set(form.children)) != len(form.children):
+        raise Declined("out_of_range", "a child is named twice", where="/children")
+    after_us = _after_us(form)
+    if not (form.question or form.children or after_us):
+        raise Declined("out_of_range", "nothing is named that could be waited for", where="")
+    if form.question and ask.QUESTION.fullmatch(form.question) is None:
+        message = f"{form.question!r} is no name of a question: [a-z][a-z0-9-]{{0,62}}"
+        raise Declined("bad_name", message, where="/question")
+    if form.prompt and not form.question:
+        raise Declined("out_of_range", "a prompt without a question asks nobody", where="/prompt")
+    if after_us > duration_max_us:
+        raise Declined("out_of_range", "nobody waits that long: at most 365d", where="/after")
+    orders = tuple(order.children[name] for name in form.children)
+    return WaitDraft(question=form.question, prompt=form.prompt, orders=orders, after_us=after_us)
+
+
+def _after_us(form: ask.Yield) -> int:
+    """0 for no time. Raises Declined."""
+    if form.after and form.after_us is not None:
+        raise Declined("out_of_range", "one of after and after_us says how long", where="/after_us")
+    after_us = form.after_us
+    if form.after:
+        try:
+            after_us = parse_duration(form.after)
+        except ValueError:
+            message = f"{form.after!r} is not a duration such as 90s or 1h30m"
+            raise Declined("bad_duration", message, where="/after") from None
+    if after_us == 0:
+        raise Declined("out_of_range", "a wait takes more than no time", where="/after")
+    return after_us or 0
