@@ -24,7 +24,6 @@ from typing import Any
 
 SESSION = Path("session.json")
 LIMITED = 75  # the agent's own exit code for a rate limit
-NOTHING_KEPT = 3
 
 
 def fencepost(*words: str, data: bytes | None = None) -> dict[str, Any]:
@@ -37,11 +36,12 @@ def fencepost(*words: str, data: bytes | None = None) -> dict[str, Any]:
 
 def resumed(target: Path) -> bool:
     """Put back what an earlier attempt of this order has kept."""
-    found = subprocess.run(["fencepost", "attempt", "resume", "--to", "kept.json"], capture_output=True, check=False)
-    if found.returncode == NOTHING_KEPT:
-        return False
+    words = ["fencepost", "attempt", "resume", "--optional", "--to", "kept.json"]
+    found = subprocess.run(words, stdout=subprocess.DEVNULL, check=False)
     if found.returncode:
-        sys.exit(found.stderr.decode())
+        sys.exit(found.returncode)
+    if not Path("kept.json").exists():
+        return False
     kept = json.loads(Path("kept.json").read_text())
     SESSION.write_text(kept["session"])
     target.write_bytes(base64.b64decode(kept["target"]))
@@ -86,7 +86,9 @@ def main() -> int:
     command = [sys.executable, "coding_agent.py", "--task", params["task"], "--target", str(target)]
     command += ["--session", str(SESSION), "--behave", script[min(ordinal, len(script)) - 1]]
     command += ["--resume"] if again else []
-    agent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    # A provider makes ids of responses unique; those of this stand-in hold its session, which is the order's.
+    environment = {"AGENT_SESSION": os.environ["FENCEPOST_WORK_ORDER"], **os.environ}
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     over: dict[str, Any] = {}
     for line in agent.stdout or ():
         print(line, end="", flush=True)

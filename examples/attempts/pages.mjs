@@ -73,10 +73,12 @@ for (let page = texts.length + 1; page <= PAGES; page++) {
   await worker.ask('heartbeat', { note: `page ${page} of ${PAGES}` })
   await new Promise((resolve) => setTimeout(resolve, 200))
   texts.push(`text of page ${page}`)
-  // A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already.
+  // A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already. A real
+  // one is the provider's id of the payment; this one holds its order, so that another run pays for itself.
   const amounts = { calls: 1, money: { USD: '0.001' } }
   for (let time = 0; time < 2; time++) {
-    show(await worker.ask('charge', { receipt: `node-page-${page}`, provider: 'pages', amounts }))
+    const receipt = `${process.env.FENCEPOST_WORK_ORDER}-page-${page}`
+    show(await worker.ask('charge', { receipt, provider: 'pages', amounts }))
   }
   // Refused, unless this attempt goes on from the last checkpoint of its order.
   show(await worker.ask('checkpoint', { builds_on: page - 1 }, Buffer.from(JSON.stringify(texts))))

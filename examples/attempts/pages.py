@@ -16,9 +16,11 @@ for page in range(len(texts) + 1, PAGES + 1):
     attempt.heartbeat(f"page {page} of {PAGES}")
     time.sleep(0.2)
     texts.append(f"text of page {page}")
-    # A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already.
+    # A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already. A real
+    # one is the provider's id of the payment; this one holds its order, so that another run pays for itself.
     for _ in range(2):
-        booked = attempt.charge(receipt=f"python-page-{page}", provider="pages", calls=1, money={"USD": "0.001"})
+        receipt = f"{attempt.order}-page-{page}"
+        booked = attempt.charge(receipt=receipt, provider="pages", calls=1, money={"USD": "0.001"})
         print(booked, flush=True)
     # Refused, unless this attempt goes on from the last checkpoint of its order.
     print(attempt.checkpoint(texts, builds_on=page - 1), flush=True)

@@ -99,6 +99,33 @@ def test_w18_what_is_left_and_over_is_told_in_the_form_of_a_charge(world: World,
     speaker.end()
 
 
+def next_of(call: Callable[[], object]) -> str:
+    with pytest.raises(Refused) as refused:
+        call()
+    return refused.value.next
+
+
+def test_w5_what_is_refused_says_what_to_do_instead(world: World, speaker: Speaker) -> None:
+    _, attempt = begin(world, speaker, ceilings={"attempts": 9})
+    elsewhere = "name a file of the workspace, by its path from there"
+    for path in ("/etc/passwd", "../there"):
+        assert next_of(lambda path=path: attempt.artifact(path)) == elsewhere
+    assert next_of(lambda: attempt.request("answer", question="q")).startswith("wait for it: attempt yield --question")
+    assert next_of(lambda: attempt.wait(children=["kid"])) == "submit it first: attempt child"
+    assert next_of(lambda: attempt.output("kid", "a.txt")) == "submit it first: attempt child"
+    attempt.child("kid", ["true"])
+    assert next_of(lambda: attempt.wait(children=["kit"])) == "name one of the children, such as kid"
+    assert next_of(lambda: attempt.output("kid", "a.txt")) == "wait for it: attempt yield --child kid"
+    assert next_of(lambda: attempt.checkpoint(b"", kind="odd/1")) == "name one of blob/1, steps/1"
+    with pytest.raises(Refused) as refused:
+        attempt.child("other", ["true"], outputs="a.txt")
+    assert (refused.value.code, refused.value.where) == ("wrong_type", "/order/outputs")
+    link = Connection(speaker.environment["FENCEPOST_SOCKET"], "0" * 64)
+    assert next_of(lambda: link.ask("hello")).startswith("send FENCEPOST_TOKEN as this attempt was given it")
+    link.close()
+    speaker.end()
+
+
 def test_w18_a_currency_that_nobody_can_read_is_named(world: World, speaker: Speaker) -> None:
     _, attempt = begin(world, speaker)
     with pytest.raises(Refused) as refused:

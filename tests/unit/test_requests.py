@@ -42,6 +42,14 @@ def test_every_operation_has_a_form(fields: dict[str, Any], form: type[ask.Form]
     assert type(read_form(wire.encode({"v": 1, "token": TOKEN, **fields}))) is form
 
 
+def test_an_operation_that_is_none_is_told_which_there_are() -> None:
+    with pytest.raises(Declined) as declined:
+        read_form(line(op="frobnicate"))
+    known = ", ".join(form["op"] for form in {str(each["op"]): each for each, _ in GOOD}.values())
+    assert refused(declined.value)["error"]["next"] == f"name one of {known}"
+    assert (declined.value.code, declined.value.where) == ("unknown_tag", "/op")
+
+
 def test_every_form_is_tried_here() -> None:
     assert {form for _, form in GOOD} == set(ask.AnyForm.__args__)
 

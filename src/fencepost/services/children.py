@@ -35,6 +35,8 @@ ARTIFACTS_SHOWN_MAX: Final = 64
 ARTIFACTS_BYTES_MAX: Final = 2**19
 """Of all their paths in one reply."""
 ATTEMPTS_FIRST_MAX: Final = 1_000_000
+NAMED_MAX: Final = 8
+"""Names that a refusal offers."""
 _REF_BYTES: Final = 128
 
 
@@ -164,3 +166,22 @@ def outputs_of(look: Look, order: OrderState) -> tuple[ArtifactRef, ...]:
     """What an applied order handed in; nothing of any other counts."""
     facts = look.facts(order.result_seq) if order.state == "applied" else None
     return () if facts is None else facts.artifacts
+
+
+def no_child(parent: OrderState, name: str, where: str) -> Declined:
+    """What is said of a child that the parent does not have."""
+    known = ", ".join(sorted(parent.children)[:NAMED_MAX])
+    step = f"name one of the children, such as {known}" if known else "submit it first: attempt child"
+    return Declined("not_found", f"there is no child {name!r}", where=where, next_step=step)
+
+
+def no_file(child: OrderState, name: str, path: str, handed_in: Sequence[str]) -> Declined:
+    """What is said of a file that a child has not handed in."""
+    known = ", ".join(handed_in[:NAMED_MAX])
+    step = (
+        f"name a file that it has handed in, such as {known}" if known else "a child hands its outputs in once applied"
+    )
+    if not known and child.state not in WORK_ORDER.terminal:
+        step = f"wait for it: attempt yield --child {name}"
+    message = f"{name} is {child.state} and has handed in no file {path!r}"
+    return Declined("not_found", message, where="/path", next_step=step)

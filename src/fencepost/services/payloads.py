@@ -20,7 +20,8 @@ DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 def require_kind(kind: str) -> None:
     """Raises Declined for a kind that is not registered."""
     if kind not in KINDS:
-        raise Declined("unknown_tag", f"{kind!r} is no registered kind of checkpoint", where="/kind")
+        step = f"name one of {', '.join(KINDS)}"
+        raise Declined("unknown_tag", f"{kind!r} is no registered kind of checkpoint", where="/kind", next_step=step)
 
 
 def base_of(data: bytes) -> str:

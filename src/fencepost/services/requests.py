@@ -7,7 +7,7 @@ refused under a code of its own. The numbers here are bounds of the protocol; th
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
@@ -116,6 +116,9 @@ class AnswerTo(Form, frozen=True, tag="answer"):
 
 AnyForm = Hello | Status | Heartbeat | Checkpoint | Resume | Charge | Artifact | Yield | Child | Output | AnswerTo
 
+OPERATIONS: Final = tuple(str(form.__struct_config__.tag) for form in get_args(AnyForm))
+"""What `op` may be."""
+
 
 class Declined(Exception):
     """A request that is not met. Carries what its reply says."""
@@ -145,7 +148,8 @@ def read_form(line: bytes) -> AnyForm:
     except Undecodable as error:
         # Nothing of a line that is no request is repeated that could be somebody's token.
         message, where = (_SECRET.sub("\u2026", text) for text in (error.message, error.path))
-        raise Declined(error.code, message, where=where) from None
+        step = f"name one of {', '.join(OPERATIONS)}" if error.path == "/op" else ""
+        raise Declined(error.code, message, where=where, next_step=step) from None
     # Counted as it is understood: JSON has more than one way to write a letter.
     if TOKEN.fullmatch(form.token) and msgspec.json.encode(form).count(form.token.encode()) > 1:
         # What is said is recorded and told, and a token is neither.

@@ -41,7 +41,7 @@ from fencepost.ports.workspace import OutputProblem, Workspace
 from fencepost.sdk import wire
 from fencepost.services import requests as ask
 from fencepost.services.charges import amounts_of, told
-from fencepost.services.children import draft_child, outputs_of
+from fencepost.services.children import draft_child, no_child, no_file, outputs_of
 from fencepost.services.desk import HEARTBEAT_S, Desk
 from fencepost.services.greeting import hello_document
 from fencepost.services.leases import Lease
@@ -181,7 +181,8 @@ class Sink:
             return desk
         if closed:
             raise Declined("stale_fence", "this attempt is over: nothing that it does counts")
-        raise Declined("denied", "the token is not that of an attempt of this worker")
+        step = "send FENCEPOST_TOKEN as this attempt was given it, to FENCEPOST_SOCKET as it was given"
+        raise Declined("denied", "the token is not that of an attempt of this worker", next_step=step)
 
     # What may be asked
 
@@ -288,7 +289,9 @@ class Sink:
     def _artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:
         kept = self._means.workspaces.keep(desk.space, form.path, classification=desk.spec.classification)
         if isinstance(kept, OutputProblem):
-            raise Declined(kept.code, f"{kept.path}: {kept.message}", where="/path")
+            outside = form.path.startswith("/") or ".." in form.path.split("/")
+            step = "name a file of the workspace, by its path from there" if outside else ""
+            raise Declined(kept.code, f"{kept.path}: {kept.message}", where="/path", next_step=step)
         ref = ArtifactRef(path=kept.path, digest=kept.digest, bytes=kept.bytes, mode=int(kept.mode, 8))
         command = RecordArtifact(
             attempt=desk.attempt,
@@ -336,11 +339,11 @@ class Sink:
             parent = self._order_in(look, desk)
             child = look.order(parent.children.get(form.child, ""))
             if child is None:
-                raise Declined("not_found", f"there is no child {form.child!r}", where="/child")
-            refs = [ref for ref in outputs_of(look, child) if ref.path == form.path]
+                raise no_child(parent, form.child, "/child")
+            handed_in = outputs_of(look, child)
+        refs = [ref for ref in handed_in if ref.path == form.path]
         if not refs:
-            message = f"{form.child} is {child.state} and has handed in no file {form.path!r}"
-            raise Declined("not_found", message, where="/path")
+            raise no_file(child, form.child, form.path, [ref.path for ref in handed_in])
         if refs[0].bytes > wire.PAYLOAD_BYTES_MAX:
             raise Declined("too_large", f"the file has {refs[0].bytes} bytes", where="/path")
         data = self._means.artifacts.read(refs[0].digest, wire.PAYLOAD_BYTES_MAX)
@@ -351,7 +354,9 @@ class Sink:
             seq = self._order_in(look, desk).answers.get(form.question)
             value = None if seq is None else look.body(seq, AnswerRecorded).value
         if value is None and not form.optional:
-            raise Declined("not_found", f"nobody has answered {form.question!r} yet", where="/question")
+            message = f"nobody has answered {form.question!r} yet"
+            step = "wait for it: attempt yield --question; a person answers by fencepost order answer"
+            raise Declined("not_found", message, where="/question", next_step=step)
         return Answer(reply={"question": form.question, "answered": value is not None, "value": value})
 
     def _hello(self, desk: Desk, form: ask.Hello, payload: bytes | None) -> Answer:

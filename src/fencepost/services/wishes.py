@@ -9,6 +9,7 @@ from fencepost.core.commands import WaitDraft
 from fencepost.core.instant import parse_duration
 from fencepost.core.state import OrderState
 from fencepost.services import requests as ask
+from fencepost.services.children import no_child
 from fencepost.services.requests import Declined
 
 
@@ -16,7 +17,7 @@ def wish_of(form: ask.Yield, order: OrderState, duration_max_us: int) -> WaitDra
     """How an attempt of `order` wants to wait. Raises Declined."""
     for place, name in enumerate(form.children):
         if name not in order.children:
-            raise Declined("not_found", f"there is no child {name!r}", where=f"/children/{place}")
+            raise no_child(order, name, f"/children/{place}")
     if len(set(form.children)) != len(form.children):
         raise Declined("out_of_range", "a child is named twice", where="/children")
     after_us = _after_us(form)
