@@ -54,7 +54,8 @@ def test_every_block_of_the_page_does_what_it_says(tmp_path: Path) -> None:
             done = run(*CLI, *words[1:])
             wanted = int(remark.split()[2].rstrip(":")) if "exit code" in remark else 0
             assert done.returncode == wanted, (line, done.stdout, done.stderr)
-    assert len(ran) == 8
+    assert len(ran) == 9
+    assert run(*CLI, "attempt", "list", "poll").stdout.count("yielded") == 4
     assert (repo.folder / "out" / "summary.md").read_text() == "- A step is recorded before it returns.\n"
 
 
