@@ -12,6 +12,7 @@ from fencepost.surfaces.cli.command_pages import PAGES
 from fencepost.surfaces.cli.command_tree import Command, Noun, Parameter, first_sentence, read_noun
 from fencepost.surfaces.cli.doctor.findings import FAULTS
 from fencepost.surfaces.cli.frame import NOUNS
+from fencepost.surfaces.cli.help_plan import CLOSING, HOLDS, OPENING, TABLES
 from fencepost.surfaces.cli.words import wrapped
 
 NAME_COLUMNS_MAX: Final = 26  # of a column of names; a longer one stands on a line of its own
@@ -161,6 +162,13 @@ def _names() -> str:
     return _text(["How things are named:", *_rows(rows)])
 
 
+def _plan_file() -> str:
+    lines = wrapped(OPENING)
+    for title, rows in TABLES.values():
+        lines += ["", *wrapped(title), *_rows(rows)]
+    return _text([*lines, "", *wrapped(HOLDS), "", *wrapped(CLOSING)])
+
+
 def _topics() -> str:
     rows = [(name, about) for name, (about, _) in TOPICS.items()]
     return _text(
@@ -179,6 +187,7 @@ TOPICS: Final[Mapping[str, tuple[str, Callable[[], str]]]] = {
     "exit-codes": ("what the exit code of a command says", _exit_codes),
     "configuration": ("every setting: option, variable, key, first value", _configuration),
     "names": ("how orders, plans, accounts, durations and money are written", _names),
+    "plan-file": ("every key of a plan file", _plan_file),
     "topics": ("this list", _topics),
 }
 
