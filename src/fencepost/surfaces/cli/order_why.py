@@ -211,8 +211,19 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     account = which if which is not None else f"--plan {first['name']}"
     command = f"fencepost budget set {account} {dimension_option(str(first['dimension']))}"
     if order.state == "budget_exhausted":
-        command += f", then fencepost order retry {title_of(look, order)}"
+        command += f", then {_retry_step(look, order)}"
     return {"budget": short, "next": command}
+
+
+def _retry_step(look: Look, order: OrderState) -> str:
+    """What tries an ended order again, with those that ended because of it; a child is its parent's to ask for."""
+    parents = 0
+    while order.parent is not None and (parent := look.order(order.parent)) is not None and parents < _ROOTS_MAX:
+        order, parents = parent, parents + 1
+    if order.state not in ENDED:
+        return f"fencepost order why {title_of(look, order)}"
+    dependents = " --with-dependents" if order.dependents else ""
+    return f"fencepost order retry {title_of(look, order)}{dependents}"
 
 
 def _obstacles(look: Look, order: OrderState, accounts: Mapping[str, Named]) -> list[needs.Obstacle]:
