@@ -131,6 +131,26 @@ def test_outside_of_attempts_there_is_no_mark() -> None:
     assert marks({"FENCEPOST_ATTEMPT": "attempt_2"})[0] == Mark("attempt_2", 0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of ancestors")
+def test_an_attempt_is_seen_by_the_environment_of_parents_and_by_its_keeper(tmp_path: Path) -> None:
+    attempt = "attempt_" + "1" * 32
+    lock = tmp_path / f"{attempt}.lock"
+    lock.touch()
+    parent = "import subprocess; subprocess.run(['env', '-i', 'sh', '-c', 'echo $$; read line'])"
+    keeper = f"import os; held = open({str(lock)!r}); print(os.getpid(), flush=True); input()  # keeper_host"
+    for program, marked in ((parent, {"FENCEPOST_ATTEMPT": attempt}), (keeper, {})):
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={"PATH": os.environ["PATH"], **marked},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as running:
+            below = int(running.stdout.readline()) if running.stdout is not None else 0
+            assert Mark(attempt, running.pid) in marks({}, below), program
+            running.communicate("\n", timeout=30)
+
+
 def test_the_command_line_asks_in_a_persons_name_in_one_place() -> None:
     """By `by_person` or `require_outside`: whoever asked the kernel by himself would forget what these refuse."""
     found = []
