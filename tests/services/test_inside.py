@@ -110,12 +110,13 @@ def test_w5_what_is_refused_says_what_to_do_instead(world: World, speaker: Speak
     elsewhere = "name a file of the workspace, by its path from there"
     for path in ("/etc/passwd", "../there"):
         assert next_of(lambda path=path: attempt.artifact(path)) == elsewhere
-    assert next_of(lambda: attempt.request("answer", question="q")).startswith("wait for it: attempt yield --question")
-    assert next_of(lambda: attempt.wait(children=["kid"])) == "submit it first: attempt child"
-    assert next_of(lambda: attempt.output("kid", "a.txt")) == "submit it first: attempt child"
+    asked = "wait for it: fencepost attempt yield --question q"
+    assert next_of(lambda: attempt.request("answer", question="q")) == asked
+    assert next_of(lambda: attempt.wait(children=["kid"])) == "submit it first: fencepost attempt child FILE"
+    assert next_of(lambda: attempt.output("kid", "a.txt")) == "submit it first: fencepost attempt child FILE"
     attempt.child("kid", ["true"])
     assert next_of(lambda: attempt.wait(children=["kit"])) == "name one of the children, such as kid"
-    assert next_of(lambda: attempt.output("kid", "a.txt")) == "wait for it: attempt yield --child kid"
+    assert next_of(lambda: attempt.output("kid", "a.txt")) == "wait for it: fencepost attempt yield --child kid"
     assert next_of(lambda: attempt.checkpoint(b"", kind="odd/1")) == "name one of blob/1, steps/1"
     with pytest.raises(Refused) as refused:
         attempt.child("other", ["true"], outputs="a.txt")

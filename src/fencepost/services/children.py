@@ -171,7 +171,7 @@ def outputs_of(look: Look, order: OrderState) -> tuple[ArtifactRef, ...]:
 def no_child(parent: OrderState, name: str, where: str) -> Declined:
     """What is said of a child that the parent does not have."""
     known = ", ".join(sorted(parent.children)[:NAMED_MAX])
-    step = f"name one of the children, such as {known}" if known else "submit it first: attempt child"
+    step = f"name one of the children, such as {known}" if known else "submit it first: fencepost attempt child FILE"
     return Declined("not_found", f"there is no child {name!r}", where=where, next_step=step)
 
 
@@ -182,6 +182,6 @@ def no_file(child: OrderState, name: str, path: str, handed_in: Sequence[str]) -
         f"name a file that it has handed in, such as {known}" if known else "a child hands its outputs in once applied"
     )
     if not known and child.state not in WORK_ORDER.terminal:
-        step = f"wait for it: attempt yield --child {name}"
+        step = f"wait for it: fencepost attempt yield --child {name}"
     message = f"{name} is {child.state} and has handed in no file {path!r}"
     return Declined("not_found", message, where="/path", next_step=step)

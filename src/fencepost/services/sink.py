@@ -355,7 +355,7 @@ class Sink:
             value = None if seq is None else look.body(seq, AnswerRecorded).value
         if value is None and not form.optional:
             message = f"nobody has answered {form.question!r} yet"
-            step = "wait for it: attempt yield --question; a person answers by fencepost order answer"
+            step = f"wait for it: fencepost attempt yield --question {form.question}"
             raise Declined("not_found", message, where="/question", next_step=step)
         return Answer(reply={"question": form.question, "answered": value is not None, "value": value})
 
