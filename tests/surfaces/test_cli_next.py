@@ -121,3 +121,62 @@ def test_doctor_finds_missing_files_and_keys(tmp_path: Path, capsys: pytest.Capt
             path.unlink()
     items = {item["check"]: item for item in cli("doctor", "--json").document["items"]}
     assert items["authority"]["level"] == "bad", items["authority"]
+
+
+EXHAUSTED = """\
+[budget]
+attempts = 9
+calls = 3
+[[work]]
+name = "a"
+budget = { attempts = 3, per_attempt = { calls = 2 } }
+run = ["sh", "-c", "fencepost attempt charge --receipt a1 --calls 2"]
+[[work]]
+name = "b"
+needs = ["a"]
+budget = { attempts = 3, per_attempt = { calls = 2 } }
+run = ["true"]
+[[work]]
+name = "c"
+needs = ["b"]
+run = ["true"]
+"""
+WITH_CHILD = """\
+[budget]
+attempts = 9
+calls = 3
+[[work]]
+name = "parent"
+inputs = ["kid.toml"]
+budget = { attempts = 9, calls = 3 }
+run = ["sh", "-c", "fencepost attempt charge --receipt r --calls 2; fencepost attempt child kid.toml; exit 3"]
+[[work]]
+name = "after"
+needs = ["parent"]
+run = ["true"]
+"""
+KID = 'name = "kid"\nbudget = { attempts = 2, per_attempt = { calls = 2 } }\nrun = ["true"]\n'
+
+
+def test_an_exhausted_budget_is_raised_and_everything_behind_it_comes_back_as_advised(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repo.write("plan.toml", EXHAUSTED)
+    repo.document("run", "plan.toml", code=7)
+    assert repo.states() == {"a": "applied", "b": "budget_exhausted", "c": "dependency_failed"}
+    step = repo.document("order", "why", "b")["next"]
+    assert step.endswith(", then fencepost order retry plan/b --with-dependents")
+    for command in step.replace("--calls N", "--calls 9").split(", then "):
+        assert repo.call(*shlex.split(command)[1:]).returncode == 0
+    assert {order["state"] for order in repo.document("run", "plan.toml")["orders"]} == {"applied"}
+
+
+def test_an_exhausted_child_is_brought_back_by_the_order_that_asked_for_it(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repo.write("kid.toml", KID)
+    repo.write("plan.toml", WITH_CHILD)
+    repo.document("run", "plan.toml", code=7)
+    assert repo.states()["parent.kid"] == "budget_exhausted"
+    step = repo.document("order", "why", "parent.kid")["next"]
+    assert step.endswith(", then fencepost order retry plan/parent --with-dependents"), step
+    for command in step.replace("--calls N", "--calls 9").split(", then "):
+        assert repo.call(*shlex.split(command)[1:]).returncode == 0, command

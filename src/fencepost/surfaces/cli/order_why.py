@@ -25,6 +25,7 @@ from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
 from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.pinned import pinned_hint
+from fencepost.surfaces.cli.retry_step import retry_of, with_retry
 from fencepost.surfaces.cli.typed import here, plan_file, plan_step
 from fencepost.surfaces.cli.words import (
     amount,
@@ -98,7 +99,8 @@ def _next(look: Look, order: OrderState) -> str | None:
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None:
         return None
-    return named_step(plan_step(look, order.plan, row.next_step), title_of(look, order), _ordinal(look, order))
+    step = with_retry(look, order, row.next_step)
+    return named_step(plan_step(look, order.plan, step), title_of(look, order), _ordinal(look, order))
 
 
 def _ordinal(look: Look, order: OrderState) -> int | None:
@@ -168,7 +170,7 @@ def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any])
             if value is not None and value.replaced_by is not None:
                 return f"fencepost order retry {title_of(look, order)}"
             if root["state"] in _RETRYABLE:
-                return f"fencepost order retry {root['name']} --with-dependents"
+                return retry_of(look, value) if value is not None else None
         else:
             return f"fencepost order why {root['name']}"
     return None
@@ -211,19 +213,8 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     account = which if which is not None else f"--plan {first['name']}"
     command = f"fencepost budget set {account} {dimension_option(str(first['dimension']))}"
     if order.state == "budget_exhausted":
-        command += f", then {_retry_step(look, order)}"
+        command += f", then {retry_of(look, order)}"
     return {"budget": short, "next": command}
-
-
-def _retry_step(look: Look, order: OrderState) -> str:
-    """What tries an ended order again, with those that ended because of it; a child is its parent's to ask for."""
-    parents = 0
-    while order.parent is not None and (parent := look.order(order.parent)) is not None and parents < _ROOTS_MAX:
-        order, parents = parent, parents + 1
-    if order.state not in ENDED:
-        return f"fencepost order why {title_of(look, order)}"
-    dependents = " --with-dependents" if order.dependents else ""
-    return f"fencepost order retry {title_of(look, order)}{dependents}"
 
 
 def _obstacles(look: Look, order: OrderState, accounts: Mapping[str, Named]) -> list[needs.Obstacle]:

@@ -17,6 +17,7 @@ from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
 from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import budget_lines, budget_of
+from fencepost.surfaces.cli.retry_step import with_retry
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import filled_step, here, plan_file
 from fencepost.surfaces.cli.view.cells import Line, Span, painted
@@ -172,7 +173,7 @@ def _helps(
         lines = [line.strip() for short in found.get("budget", ()) for line in budget_lines(short)]
         return tuple(lines), found.get("next") or f"fencepost order why {name}"
     ordinal = attempt.ordinal if attempt is not None else None
-    step = named_step(filled_step(row.next_step, file=file, is_open=plan.open > 0), name, ordinal)
+    step = named_step(filled_step(with_retry(look, order, row.next_step), file=file, is_open=plan.open > 0), name, ordinal)
     return tuple(failure_lines(look, order)), step
 
 

@@ -1,0 +1,36 @@
+"""Which command runs an ended order again: its own retry, or that of the order that submitted it."""
+
+from __future__ import annotations
+
+from fencepost.core.machines import ENDED
+from fencepost.core.state import OrderState
+from fencepost.kernel.read import Look
+from fencepost.surfaces.cli.accounts import title_of
+
+_RETRY_NAME = "fencepost order retry NAME"
+_DEPTH_MAX = 100
+
+
+def retry_of(look: Look, order: OrderState) -> str:
+    """The retry that brings an ended order back, with those that ended because of it.
+
+    A child is only asked for by its parent, so that the outermost parent is retried; where that one cannot be, since it
+    has not ended or was applied, it is the one to look at.
+    """
+    root = order
+    for _ in range(_DEPTH_MAX):
+        parent = look.order(root.parent) if root.parent is not None else None
+        if parent is None:
+            break
+        root = parent
+    title = title_of(look, root)
+    if root.state not in ENDED or root.state in ("applied", "unknown_terminal"):
+        return f"fencepost order why {title}"
+    return f"fencepost order retry {title}{' --with-dependents' if root.dependents else ''}"
+
+
+def with_retry(look: Look, order: OrderState, step: str) -> str:
+    """A reason's next step whose retry is one that is not refused. Orders that have not ended retry by themselves."""
+    if order.state not in ENDED or _RETRY_NAME not in step:
+        return step
+    return step.replace(_RETRY_NAME, retry_of(look, order))
