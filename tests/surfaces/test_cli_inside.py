@@ -149,5 +149,11 @@ def test_w5_a_child_starts_from_what_its_parent_was_pinned_with(repo: Repo) -> N
     got = next((repo.folder.parent / "out").rglob("got.txt")).read_text()
     assert got == "a repository\nkid.toml\nreadme.txt\nseen.txt\n"
     child = repo.document("order", "show", "parent.kid")
+    shown = repo.call("order", "show", "parent.kid").stdout.splitlines()
+    assert ["parent", "plan/parent"] in [line.split() for line in shown]
+    charged = repo.document("order", "show", "parent")["charged"]["attempts"]
+    table = {line.split()[0]: line.split() for line in repo.call("order", "list").stdout.splitlines()}
+    assert charged == 2, "what its child was charged is charged to it as well"
+    assert table["parent"][2] == table["parent.kid"][2] == "1", "the attempts of a child are the child's own"
     assert (child["state"], child["attempts"]) == ("applied", 1)
     assert repo.document("journal", "replay")["match"] is True

@@ -163,6 +163,8 @@ def test_an_exhausted_budget_is_raised_and_everything_behind_it_comes_back_as_ad
     repo.write("plan.toml", EXHAUSTED)
     repo.document("run", "plan.toml", code=7)
     assert repo.states() == {"a": "applied", "b": "budget_exhausted", "c": "dependency_failed"}
+    summary = repo.call("run", "plan.toml").stdout
+    assert "because of plan/b, which is budget_exhausted" in " ".join(summary.split())
     step = repo.document("order", "why", "b")["next"]
     assert step.endswith(", then fencepost order retry plan/b --with-dependents")
     for command in step.replace("--calls N", "--calls 9").split(", then "):

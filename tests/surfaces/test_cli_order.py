@@ -69,9 +69,13 @@ def test_list_by_state_and_for_people(cli: Cli) -> None:
     assert [item["name"] for item in found] == ["after", "later"]
     answer = cli("order", "list")
     assert answer.code == 0
-    assert answer.out.splitlines()[0].split() == ["ORDER", "STATE", "REASON", "TRIES", "TIME"]
+    assert answer.out.splitlines()[0].split() == ["ORDER", "STATE", "REASON", "TRIES", "TIME", "COST"]
     assert "broken  failed             exit_code_unexpected" in answer.out
     assert max(map(len, answer.out.splitlines())) < 80
+    shown = " ".join(cli("order", "show", "broken").out.split())
+    assert "exit_code_unexpected): exit code 3, not 0" in shown, "each attempt with its cause"
+    [made] = cli.json("order", "show", "broken")["attempts_made"]
+    assert made["detail"] == "exit code 3, not 0"
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,11 @@ def test_w6_a_callable_that_waits_for_a_person_goes_on_behind_its_steps(repo: Re
     repo.write(".gitignore", "counted\n")
     document = repo.document("run", "plan.toml", code=9)
     assert [order["state"] for order in document["orders"]] == ["waiting"]
+    shown = repo.document("order", "show", "a")["steps"]
+    assert (shown["count"], shown["last"], shown["whole"]) == (1, "count", True)
+    assert "1 recorded step, the last one count" in repo.call("order", "show", "a").stdout
+    waiting = [line for line in repo.call("order", "list").stdout.splitlines() if line.startswith("a ")]
+    assert waiting[0].split()[3] == "-", "a yield gives the attempt back: none is charged, here as in the summary"
     repo.document("order", "answer", "a", "Ada")
     (order,) = repo.document("run", "plan.toml")["orders"]
     assert (order["state"], (repo.folder / "counted").read_text()) == ("applied", "x")

@@ -35,6 +35,7 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.living import orphans
+from fencepost.surfaces.cli.order_attempts import steps_document
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.typed import here
@@ -97,6 +98,7 @@ def show(name: Name, /, *, options: Globals = NO_GLOBALS) -> None:
     with opened(options) as home, home.kernel.reader.look() as look:
         order = find_order(look, name)
         document = show_document(look, order)
+        document["steps"] = steps_document(home.artifacts, order)
         document["worker_gone"] = bool(orphans(look, [order], home.locks, home.kernel.clock.read()))
         emit(options, document, lambda out: show_text(look, order, document, out))
 

@@ -14,15 +14,17 @@ from fencepost.core.readiness import verdict
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState, PlanState
-from fencepost.core.views import attempt_document, order_document
+from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import account_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
 from fencepost.surfaces.cli.living import GONE
+from fencepost.surfaces.cli.order_attempts import made_document, made_rows, steps_rows, tries_text
 from fencepost.surfaces.cli.order_failure import CHILDREN_SHOWN_MAX, failure_lines, open_children, question_lines
 from fencepost.surfaces.cli.words import (
     amount,
     amounts,
+    cost_text,
     count,
     dimension_label,
     fields,
@@ -89,11 +91,12 @@ def list_table(
                 one_line(name),
                 order.state,
                 "worker gone" if order.order in gone else "" if order.reason == order.state else order.reason,
-                str(order.account.charged.get("attempts", 0)),
+                tries_text(look, order),
                 amount("time_us", order.account.charged.get("time_us", 0)),
+                cost_text(order.account.charged),
             )
         )
-    table(out, ("ORDER", "STATE", "REASON", "TRIES", "TIME"), rows)
+    table(out, ("ORDER", "STATE", "REASON", "TRIES", "TIME", "COST"), rows)
 
 
 def show_document(look: Look, order: OrderState) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def show_document(look: Look, order: OrderState) -> dict[str, Any]:
         "lineage": order.lineage,
         "spec": spec_document(spec),
         "needs": needs_document(look, order, spec),
-        "attempts_made": [attempt_document(attempt) for attempt in look.attempts(order.order)],
+        "attempts_made": [made_document(look, attempt) for attempt in look.attempts(order.order)],
         "budget": [account_of(look, subject).document() for subject in order.accounts],
         "records": {
             "spec": order.spec_seq,
@@ -189,7 +192,9 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))
     if order.replaced_by is not None:
-        rows.append(("replaced", f"by {order.replaced_by}"))
+        newer = look.order(order.replaced_by)
+        named = title_of(look, newer) if newer is not None else order.replaced_by
+        rows.append(("replaced", f"by {named}  {order.replaced_by}" if named != order.replaced_by else f"by {named}"))
     sources = look.many([source["id"] for source in document["spec"]["inputs"]["from"]])
     rows += _spec_rows(document["spec"], {name: source.task for name, source in sources.items()})
     rows.append(
@@ -198,11 +203,10 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
     for need in document["needs"]:
         for member in need["members"]:
             rows.append((_KINDS[need["kind"]], f"{member['name']} ({member['state']})"))
-    rows += [("tries", f"{order.account.charged.get('attempts', 0)}, failures {order.failures}")]
-    for attempt in document["attempts_made"]:
-        when = instant(attempt["activated_us"] or attempt["reserved_us"])
-        state = state_text(attempt["state"], attempt["reason"])
-        rows.append(("tries", f"attempt {attempt['ordinal']}, {when}: {state}"))
+    rows += [("tries", f"{tries_text(look, order)}, failures {order.failures}")]
+    for made in document["attempts_made"]:
+        rows += made_rows(made)
+    rows += steps_rows(document.get("steps"))
     rows.append(("charged", amounts(order.account.charged)))
     for artifact in document["artifacts"]:
         rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))
@@ -228,7 +232,8 @@ def _wait_rows(look: Look, order: OrderState) -> list[tuple[str, str]]:
         first, *rest = line_by_line(look.body(seq, AnswerRecorded).value[:_PARAMS_SHOWN_MAX])
         rows += [("answer", line) for line in (f"{question}: {first}", *rest)]
     if order.parent is not None:
-        rows.append(("parent", order.parent))
+        above = look.order(order.parent)
+        rows.append(("parent", title_of(look, above) if above is not None else order.parent))
     known = look.many(list(order.children.values()))
     for name, child in sorted(order.children.items()):
         rows.append(("child", f"{name} ({state_text(known[child].state, known[child].reason)})"))

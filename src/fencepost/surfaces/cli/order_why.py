@@ -40,6 +40,7 @@ from fencepost.surfaces.cli.words import (
 )
 
 _ROOTS_MAX = 20
+_ROOTS_SHOWN_MAX = 3  # below an order of a table
 _WALK_MAX = 10_000
 _CAUSE_LINES_MAX = 2
 _RETRYABLE = frozenset({"failed", "cancelled", "budget_exhausted"})
@@ -156,10 +157,24 @@ def _dependencies(look: Look, order: OrderState) -> dict[str, Any]:
 
 
 def _cause(look: Look, order: OrderState) -> dict[str, Any]:
-    cause = {"name": title_of(look, order), "id": order.order, "state": order.state, "reason": order.reason}
+    cause = {
+        "name": title_of(look, order),
+        "task": order.task,
+        "id": order.order,
+        "state": order.state,
+        "reason": order.reason,
+    }
     if order.state == "failed":
         cause["detail"] = "; ".join(failure_lines(look, order)[:_CAUSE_LINES_MAX])
     return cause
+
+
+def because_lines(look: Look, order: OrderState) -> tuple[str, ...]:
+    """The orders where the chain starts that an order ended because of, one a line, and how many more there are."""
+    because = _dependencies(look, order)["because"]
+    lines = [f"because of {_cause_text(cause)}" for cause in because[:_ROOTS_SHOWN_MAX]]
+    more = len(because) - _ROOTS_SHOWN_MAX
+    return (*lines, f"and of {more} more") if more > 0 else tuple(lines)
 
 
 def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any]) -> str | None:
@@ -255,9 +270,14 @@ def why_text(document: Mapping[str, Any], out: TextIO) -> None:
 
 
 def _cause_lines(word: str, cause: Mapping[str, Any]) -> list[str]:
+    return wrapped(f"{word} {_cause_text(cause)}", indent="  ", after="    ")
+
+
+def _cause_text(cause: Mapping[str, Any]) -> str:
     detail = f": {one_line(cause['detail'])}" if cause.get("detail") else ""
-    state = state_text(cause["state"], cause["reason"])
-    return wrapped(f"{word} {cause['name']}, which is {state}{detail}", indent="  ", after="    ")
+    # An order that was replaced goes by its id, which says nothing to a person.
+    name = cause["name"] if cause["name"] != cause["id"] else f"{one_line(cause['task'])} ({cause['id']})"
+    return f"{name}, which is {state_text(cause['state'], cause['reason'])}{detail}"
 
 
 def budget_lines(short: Mapping[str, Any]) -> list[str]:

@@ -33,6 +33,7 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
 from fencepost.surfaces.cli.plan_files import check, check_report, read_source
 from fencepost.surfaces.cli.submit import checked_for, place
@@ -123,10 +124,13 @@ def show(name: Named = None, /, *, options: Globals = NO_GLOBALS) -> None:
             "items": [order_document(order, facts[order.order]) for order in orders],
             "sequence": look.head.seq,
         }
-    emit(options, document, lambda out: _print_plan(out, document, plan, orders))
+        tries = [tries_text(look, order) for order in orders]
+    emit(options, document, lambda out: _print_plan(out, document, plan, orders, tries))
 
 
-def _print_plan(out: TextIO, document: dict[str, Any], plan: PlanState, orders: list[OrderState]) -> None:
+def _print_plan(
+    out: TextIO, document: dict[str, Any], plan: PlanState, orders: list[OrderState], tries: list[str]
+) -> None:
     told = document["provenance"]
     rows = [
         ("plan", plan.name),
@@ -145,9 +149,9 @@ def _print_plan(out: TextIO, document: dict[str, Any], plan: PlanState, orders: 
     fields(out, rows)
     out.write("\n")
     lines = []
-    for order in orders:
+    for order, own in zip(orders, tries, strict=True):
         reason = "" if order.reason == order.state else order.reason
-        lines.append([order.task, order.state, reason, str(order.account.charged.get("attempts", 0))])
+        lines.append([order.task, order.state, reason, own])
     table(out, ("ORDER", "STATE", "REASON", "TRIES"), lines)
 
 

@@ -15,8 +15,9 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
+from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
-from fencepost.surfaces.cli.order_why import budget_lines, budget_of
+from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
 from fencepost.surfaces.cli.retry_step import with_retry
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
 from fencepost.surfaces.cli.typed import filled_step, here, plan_file
@@ -48,6 +49,7 @@ class Finding:
     facts: ResultFacts | None
     details: tuple[str, ...] = ()  # why it was not applied, where more is known than its reason says
     following: str = ""
+    tries: str = "-"  # its own: those of the orders that it submitted stand beside them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
     orders = look.orders(plan.plan)
     attempts = look.many([order.attempt for order in orders if order.attempt])
     findings = []
-    budgets_left = BUDGETS_SHOWN_MAX
+    budgets_left, causes_left = BUDGETS_SHOWN_MAX, ORDERS_SHOWN_MAX
     file = plan_file(look, plan.plan)
     for order in orders:
         attempt = attempts.get(order.attempt) if order.attempt else None
@@ -83,7 +85,18 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
         known = attempt if isinstance(attempt, AttemptState) else None
         details, following = _helps(look, plan, order, known, file, budgets_left)
         budgets_left -= order.state == "budget_exhausted"
-        findings.append(Finding(order=order, attempt=known, facts=facts, details=details, following=following))
+        if order.state == "dependency_failed" and causes_left > 0:
+            details, causes_left = because_lines(look, order), causes_left - 1
+        findings.append(
+            Finding(
+                order=order,
+                attempt=known,
+                facts=facts,
+                details=details,
+                following=following,
+                tries=tries_text(look, order),
+            )
+        )
     digest = projection_digest(row for page in look.state_pages() for row in page)
     return Report(plan=plan, outcome=outcome, sequence=look.head.seq, digest=digest, findings=tuple(findings))
 
@@ -139,7 +152,7 @@ def _entry(finding: Finding) -> Entry:
     entry = Entry(
         name=order.task,
         state=order.state,
-        tries=str(charged.get("attempts", 0)) if charged.get("attempts") else "-",
+        tries=finding.tries,
         time=duration(charged["time_us"]) if charged.get("time_us") else "-",
         cost=cost_text(charged),
     )
@@ -173,7 +186,8 @@ def _helps(
         lines = [line.strip() for short in found.get("budget", ()) for line in budget_lines(short)]
         return tuple(lines), found.get("next") or f"fencepost order why {name}"
     ordinal = attempt.ordinal if attempt is not None else None
-    step = named_step(filled_step(with_retry(look, order, row.next_step), file=file, is_open=plan.open > 0), name, ordinal)
+    step = filled_step(with_retry(look, order, row.next_step), file=file, is_open=plan.open > 0)
+    step = named_step(step, name, ordinal)
     return tuple(failure_lines(look, order)), step
 
 
