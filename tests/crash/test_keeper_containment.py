@@ -289,6 +289,8 @@ def test_killed_keeper_leaves_nothing(executor: CommandExecutor, tmp_path: Path)
     ended = running.wait(WAIT_S)
     assert ended is not None
     assert (ended.reason, ended.tree_empty) == ("keeper_lost", True)
+    first, *evidence = ended.message.splitlines()
+    assert first == "the keeper was lost" and evidence, "the evidence stands on lines of its own"
     gone_within(2, lambda: not alive(tmp_path))
     assert_gone(tmp_path)
 

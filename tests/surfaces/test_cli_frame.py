@@ -188,6 +188,20 @@ def test_doctor_finds_loose_keys_missing_folders_and_a_broken_store(repo: Repo) 
     assert levels["store"] == "bad"
 
 
+def test_a_record_that_is_not_there_is_not_replayed_to(repo: Repo) -> None:
+    repo.document("init")
+    error = repo.error("journal", "replay", "--to", "99999", code=2)
+    assert error["message"].startswith("there is no record 99999: the last one is ")
+
+
+def test_config_validate_says_that_nothing_is_set(repo: Repo) -> None:
+    assert repo.call("config", "validate").stdout == (
+        "ok: no file, variable or option sets anything; the first values hold\n"
+    )
+    repo.write("fencepost.toml", 'scope = "team"\n')
+    assert "fencepost.toml" in repo.call("config", "validate").stdout
+
+
 @pytest.mark.parametrize("harm", ["folder", "files"])
 def test_lost_keys_are_named_by_doctor_and_refused_by_init(repo: Repo, harm: str) -> None:
     repo.document("init")

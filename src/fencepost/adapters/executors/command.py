@@ -443,7 +443,7 @@ def _after_lost_keeper(job: Job, started_us: int, reason: EndReason, told: str) 
     if status is not None and (status.attempt, status.fence) == (job.attempt, job.fence):
         return status.ended
     seen = proof.end_holder(job.lock_path, job.attempt, proof.boot_id(), same_host=True)
-    message = "; ".join((told, *evidence, *seen.evidence))
+    message = "\n".join((told, *evidence, *seen.evidence))
     return _ended(reason, tree_empty=seen.gone, message=message, duration_us=tree.tick_us() - started_us)
 
 

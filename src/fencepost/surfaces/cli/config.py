@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -92,4 +93,10 @@ def validate(
         return
     items = options.config().view()
     sources = sorted({item["source"] for item in items})
-    emit(options, {"ok": True, "sources": sources}, lambda out: print(f"ok: {', '.join(sources)}", file=out))
+    emit(options, {"ok": True, "sources": sources}, lambda out: print(_valid(sources), file=out))
+
+
+def _valid(sources: Sequence[str]) -> str:
+    if list(sources) == ["first value"]:
+        return "ok: no file, variable or option sets anything; the first values hold"
+    return f"ok: {', '.join(one_line(source) for source in sources)}"

@@ -97,6 +97,10 @@ def replay(
         kernel = home.kernel
         with kernel.reader.look() as look:
             head = look.head.seq
+        if to is not None and to > head:
+            raise CommandError(
+                "usage", f"there is no record {to}: the last one is {head}", next_step="fencepost journal replay"
+            )
         if to is not None and to < head:
             digest = kernel.replay_to(to).digest()
             document = {"match": True, "sequence": to, "projection_digest": digest, "compared": False, "differs": None}
