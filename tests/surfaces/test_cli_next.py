@@ -182,3 +182,24 @@ def test_an_exhausted_child_is_brought_back_by_the_order_that_asked_for_it(tmp_p
     assert step.endswith(", then fencepost order retry plan/parent --with-dependents"), step
     for command in step.replace("--calls N", "--calls 9").split(", then "):
         assert repo.call(*shlex.split(command)[1:]).returncode == 0, command
+
+
+OVER = """\
+[budget]
+attempts = 9
+calls = 9
+[[work]]
+name = "a"
+budget = { attempts = 3, calls = 2, per_attempt = { calls = 2 } }
+run = ["sh", "-c", "fencepost attempt charge --receipt a1 --calls 5"]
+"""
+
+
+def test_what_was_used_beyond_a_ceiling_is_marked(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repo.write("plan.toml", OVER)
+    summary = repo.call("run", "plan.toml").stdout
+    assert "over its ceiling by calls 3" in summary
+    shown = repo.document("order", "show", "a")
+    assert (shown["state"], shown["over"]) == ("applied", {"calls": 3})
+    assert "calls 3 more than this order's ceiling" in repo.call("order", "show", "a").stdout

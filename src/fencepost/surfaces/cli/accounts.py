@@ -53,6 +53,12 @@ def title_of(look: Look, order: OrderState) -> str:
     return f"{plan.name}/{order.task}"
 
 
+def over_of(account: Account) -> dict[str, int]:
+    """By how much more was charged than each ceiling allows: usage that a receipt proves is booked as it is."""
+    over = {name: account.charged.get(name, 0) - most for name, most in account.ceiling.items()}
+    return {name: value for name, value in sorted(over.items()) if value > 0}
+
+
 def account_of(look: Look, subject: str) -> Named:
     """An account by the subject that it belongs to. Raises CommandError not_found."""
     value = look.get(subject)

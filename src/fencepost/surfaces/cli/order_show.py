@@ -16,7 +16,7 @@ from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.accounts import account_of, title_of
+from fencepost.surfaces.cli.accounts import account_of, over_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
 from fencepost.surfaces.cli.living import GONE
 from fencepost.surfaces.cli.order_attempts import made_document, made_rows, steps_rows, tries_text
@@ -110,6 +110,7 @@ def show_document(look: Look, order: OrderState) -> dict[str, Any]:
         "needs": needs_document(look, order, spec),
         "attempts_made": [made_document(look, attempt) for attempt in look.attempts(order.order)],
         "budget": [account_of(look, subject).document() for subject in order.accounts],
+        "over": over_of(order.account),
         "records": {
             "spec": order.spec_seq,
             "result": order.result_seq or None,
@@ -208,6 +209,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         rows += made_rows(made)
     rows += steps_rows(document.get("steps"))
     rows.append(("charged", amounts(order.account.charged)))
+    rows += [("over", f"{amounts(over)} more than this order's ceiling")] if (over := document["over"]) else []
     for artifact in document["artifacts"]:
         rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))
         rows.append(("files", artifact["digest"]))

@@ -15,6 +15,7 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
+from fencepost.surfaces.cli.accounts import over_of
 from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
@@ -25,6 +26,7 @@ from fencepost.surfaces.cli.view.cells import Line, Span, painted
 from fencepost.surfaces.cli.view.signs import Marks, rank_of
 from fencepost.surfaces.cli.words import (
     amount,
+    amounts,
     columns,
     cost_text,
     count,
@@ -139,9 +141,11 @@ def _cost(account: Account) -> str:
     """Everything that was charged, each against its ceiling."""
     charged = [name for name in sorted(account.charged) if account.charged[name]]
     parts = []
+    over = over_of(account)
     for name in charged:
         ceiling = account.ceiling.get(name)
         most = f" of {amount(name, ceiling)}" if ceiling is not None else ""
+        most += f" ({amount(name, over[name])} over)" if name in over else ""
         parts.append(f"{dimension_label(name)} {amount(name, account.charged[name])}{most}")
     return ", ".join(parts) or "nothing"
 
@@ -156,6 +160,8 @@ def _entry(finding: Finding) -> Entry:
         time=duration(charged["time_us"]) if charged.get("time_us") else "-",
         cost=cost_text(charged),
     )
+    over = over_of(order.account)
+    entry = msgspec.structs.replace(entry, below=(f"over its ceiling by {amounts(over)}",)) if over else entry
     if order.state == "applied" and facts is not None:
         files, checks = _proofs(finding, facts)
         return msgspec.structs.replace(entry, told=checks, copied=tuple(files))
@@ -163,7 +169,7 @@ def _entry(finding: Finding) -> Entry:
     reason = order.reason if order.reason != order.state else ""
     told = ", ".join(part for part in (reason, allowed) if part)
     following = () if order.state == "applied" else (f"next: {here(finding.following)}",)
-    return msgspec.structs.replace(entry, told=told, below=finding.details, copied=following)
+    return msgspec.structs.replace(entry, told=told, below=(*entry.below, *finding.details), copied=following)
 
 
 def _helps(
