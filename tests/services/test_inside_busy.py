@@ -235,3 +235,80 @@ def test_w5_stopping_says_that_the_attempt_is_over(world: World, speaker: Speake
     assert late.stopping == "worker_gone"
     other.close()
     late.close()
+
+
+def test_w5_files_that_are_kept_delay_no_other_program(world: World) -> None:
+    """Four attempts keep files without an end; a fifth says what it says at once."""
+    speakers = [Speaker(world, name) for name in "abcde"]
+    plan = world.submit(*(speaker.draft() for speaker in speakers))
+    world.worker(jobs=5)
+    attempts = [speaker.next(30) for speaker in speakers]
+    gate = threading.Event()
+    real = world.app.workspaces.keep
+    keeping: list[int] = []
+
+    def slowly(*arguments: Any, **named: Any) -> Any:
+        keeping.append(1)
+        gate.wait(30)
+        return real(*arguments, **named)
+
+    world.app.workspaces.keep = slowly  # type: ignore[method-assign]  # a copy that takes its time
+    for speaker in speakers[:4]:
+        (speaker.workspace / "big").write_text("big")
+    threads = [threading.Thread(target=attempt.artifact, args=("big",)) for attempt in attempts[:4]]
+    for thread in threads:
+        thread.start()
+    world.until(lambda: len(keeping) == 4, what="four files are not kept at once")
+    began = time.monotonic()
+    attempts[4].status()
+    attempts[4].heartbeat("on")
+    attempts[4].charge(receipt="r", calls=1)
+    took = time.monotonic() - began
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert took < 5
+    for speaker in speakers:
+        speaker.end()
+    world.until_ended(plan)
+    for speaker in speakers:
+        speaker.close()
+
+
+@pytest.mark.parametrize("asked", ["artifact", "child"])
+def test_w5_a_slot_is_free_when_its_program_is_dead_whatever_is_copied_for_it(world: World, asked: str) -> None:
+    one, two = Speaker(world, "a"), Speaker(world, "b")
+    plan = world.submit(one.draft(), two.draft())
+    world.worker(jobs=1)
+    attempt = one.next()
+    with (one.workspace / "big").open("wb") as file:
+        file.truncate(700 * 2**20)
+    desk = next(iter(world.workers[0]._sink._desks.values()))
+    told: list[str] = []
+    real = type(desk).go_on
+
+    def tells(self: Any) -> None:
+        real(self)
+        told.append("a piece")
+        time.sleep(0.1)  # a slow disk
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(desk), "go_on", tells)
+
+        def ask() -> None:
+            with pytest.raises(Refused):
+                attempt.artifact("big") if asked == "artifact" else attempt.child("kid", ["true"], inputs=["big"])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        world.until(lambda: told, what="nothing is copied")
+        one.end()
+        began = time.monotonic()
+        two.next(60)
+        assert time.monotonic() - began < 10
+        thread.join()
+    two.end()
+    world.until_ended(plan)
+    one.close()
+    two.close()
+    world.check()

@@ -60,7 +60,9 @@ class Told:
         size = request.get("bytes")
         if size is not None and (not isinstance(size, int) or size < 0):
             return self.refuse("bad_value", "no size")
-        return Asked(who=who, request=(op, request), payload_bytes=size, reply_bytes=request.get("back", 0))
+        return Asked(
+            who=who, request=(op, request), payload_bytes=size, reply_bytes=request.get("back", 0), slow=op == "slow"
+        )
 
     def answer(self, asked: Asked, payload: bytes | None) -> Answer:
         op, request = asked.request
@@ -69,7 +71,7 @@ class Told:
             self.most[asked.who] = max(self.most.get(asked.who, 0), self.running[asked.who])
             self.order.append(request.get("n"))
         try:
-            if op == "wait":
+            if op in ("wait", "slow"):
                 self.gate.wait(20)
             if op == "fail":
                 raise ValueError("a fault")
@@ -257,7 +259,7 @@ def test_strangers_make_room_for_each_other(door: Opened) -> None:
                 link.sendall(ask("a", n=len(crowd)))
                 assert read_line(link)["n"] == len(crowd)
             doors = [thread for thread in threading.enumerate() if thread.name.startswith("fencepost-door")]
-            assert len(doors) == SMALL.answerers + 1
+            assert len(doors) == SMALL.answerers + SMALL.slow_answerers + 1
             assert len(door.door._links) <= SMALL.strangers_max + 1
     for link in crowd:
         link.close()
@@ -539,3 +541,19 @@ def test_sockets_of_workers_that_are_gone_are_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "r")) == sorted([Path(path).name, Path(other).name])
     living.close()
     third.close()
+
+
+def test_w5_slow_requests_hold_up_no_quick_ones(door: Opened) -> None:
+    door.clerk.gate.clear()
+    most = SMALL.slow_answerers + 2
+    slow = [threading.Thread(target=door.say, args=(chr(ord("a") + number), "slow")) for number in range(most)]
+    for thread in slow:
+        thread.start()
+    while len(door.clerk.order) < SMALL.slow_answerers:
+        time.sleep(0.01)
+    assert door.say("x", "echo", n=7)[0]["n"] == 7
+    assert len(door.clerk.order) == SMALL.slow_answerers + 1
+    door.clerk.gate.set()
+    for thread in slow:
+        thread.join()
+    assert len(door.clerk.order) == most + 1

@@ -109,7 +109,9 @@ class Workspaces:
                 os.close(root)
         return Collected(outputs=tuple(collector.outputs), problems=tuple(collector.problems))
 
-    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
+    def keep(
+        self, workspace: Workspace, path: str, *, classification: Classification, between: Callable[[], None]
+    ) -> Output | OutputProblem:
         """Store one file of a workspace whose programs go on; see the port."""
         problem = disk.path_problem(path)
         if problem is not None:
@@ -117,11 +119,13 @@ class Workspaces:
         with disk.storage_errors(f"keeping a file of {workspace.attempt}"):
             root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
             try:
-                return self._keep_one(root, path, classification)
+                return self._keep_one(root, path, classification, between)
             finally:
                 os.close(root)
 
-    def _keep_one(self, root: int, path: str, classification: Classification) -> Output | OutputProblem:
+    def _keep_one(
+        self, root: int, path: str, classification: Classification, between: Callable[[], None]
+    ) -> Output | OutputProblem:
         try:
             descriptor = disk.open_beneath(root, path)
         except OSError as error:
@@ -132,7 +136,11 @@ class Workspaces:
         try:
             executable = os.fstat(descriptor).st_mode & stat.S_IXUSR
             stored = self._store.put_descriptor(
-                descriptor, name=path, classification=classification, bytes_max=self._limits.file_bytes_max
+                descriptor,
+                name=path,
+                classification=classification,
+                bytes_max=self._limits.file_bytes_max,
+                between=between,
             )
         except (SourceChanged, ContentTooLarge, PathRefused) as error:
             code = "not_regular" if isinstance(error, PathRefused) else error.code

@@ -21,6 +21,7 @@ source file `SourceChanged` or `PathRefused`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, NamedTuple, Protocol
@@ -72,9 +73,11 @@ class ArtifactSink(Protocol):
         name: str,
         classification: Classification,
         bytes_max: int = ARTIFACT_BYTES_MAX,
+        between: Callable[[], None] | None = None,
     ) -> Stored:
         """As `put_file` for a regular file that the caller has open (and closes), read from its start; `name`
-        is what messages call it."""
+        is what messages call it. `between` is called between pieces: what it raises ends the put, and nothing is
+        stored."""
         ...
 
 

@@ -24,13 +24,15 @@ import msgspec
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is well-formed and whose sender is known, before its payload has come.
 
-    `payload_bytes` follow its line, None for a request without any; its reply carries at most `reply_bytes`.
+    `payload_bytes` follow its line, None for a request without any; its reply carries at most `reply_bytes`. One that
+    is `slow` may move many bytes: no other attempt's request that is not slow waits behind it.
     """
 
     who: str
     request: Any
     payload_bytes: int | None = None
     reply_bytes: int = 0
+    slow: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ Rules that every implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -69,8 +69,11 @@ class PackRefused(msgspec.Struct, frozen=True, kw_only=True):
 class Packs(Protocol):
     """All packs of one home."""
 
-    def write(self, root: Path, paths: Iterable[str]) -> PackWritten | PackRefused:
-        """Read the files `paths` below `root` and write them as one durable pack. Raises StorageError."""
+    def write(
+        self, root: Path, paths: Iterable[str], between: Callable[[], None] | None = None
+    ) -> PackWritten | PackRefused:
+        """Read the files `paths` below `root` and write them as one durable pack. `between` is called between pieces:
+        what it raises gives the pack up. Raises StorageError."""
         ...
 
     def put_manifest(

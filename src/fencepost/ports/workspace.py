@@ -99,9 +99,11 @@ class Workspaces(Protocol):
         """Store the files of a workspace whose path is `declared`. Raises StorageError."""
         ...
 
-    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
-        """Store one regular file of a workspace while its programs run, without following a link; or why not. Raises
-        StorageError."""
+    def keep(
+        self, workspace: Workspace, path: str, *, classification: Classification, between: Callable[[], None]
+    ) -> Output | OutputProblem:
+        """Store one regular file of a workspace while its programs run, without following a link; or why not.
+        `between` is called between pieces: what it raises gives the file up. Raises StorageError."""
         ...
 
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def _pinned(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState)
     if item.pins_every_file():
         # Only its schemas are read here: its files are its parent's.
         chosen = tuple(replace(each, paths=()) for each in chosen)
-    pins = pin(document, chosen, root=desk.space.path, packs=means.packs, artifacts=means.artifacts)
+    pins = pin(document, chosen, root=desk.space.path, packs=means.packs, artifacts=means.artifacts, between=desk.go_on)
     if not isinstance(pins, Pins):
         raise declined_for(pins)
     draft = draft_of(item, pins, pins.manifests[0])

@@ -33,6 +33,7 @@ class Desk:
     input_set: str
     space: Workspace
     lock: Lock
+    closing: bool = False
     closed: bool = False
     wish: WaitDraft | None = None
     note: str | None = None
@@ -58,6 +59,11 @@ class Desk:
         if self.closed or self.lease.lost or tick_us >= self.lease.deadline_tick_us:
             why = f" ({self.lease.lost})" if self.lease.lost else ""
             raise Declined("stale_fence", f"the lease of this attempt is over{why}: nothing that it does counts")
+
+    def go_on(self) -> None:
+        """Asked while files are copied, which may take long: raises Declined once nobody waits for them any more."""
+        if self.closing or self.lease.lost:
+            raise Declined("stale_fence", "the attempt is over: its file was not kept")
 
     def times_kept(self, path: str, digest: str) -> int:
         """How often the file at `path` has changed, this one included. Two in a row with one digest are the same

@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, get_args
 
 from fencepost.core import canonical
 from fencepost.core.canonical import Undecodable
+from fencepost.core.records.common import CheckpointKind
+from fencepost.core.state import Saved
+from fencepost.sdk import wire
+from fencepost.services.desk import Desk
+from fencepost.services.means import Means
 from fencepost.services.requests import Declined
 
 STEPS: Final = "steps/1"
-KINDS: Final = ("blob/1", STEPS)
+KINDS: Final = get_args(CheckpointKind)
 DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -49,3 +54,16 @@ def checked_base(kind: str, data: bytes) -> str:
     if exact != data:
         raise Declined("bad_value", f"the payload of {kind} is canonical JSON (RFC 8785)", where="/bytes")
     return _base_in(value)
+
+
+def require_chained(means: Means, desk: Desk, base: str, saved: Saved | None) -> None:
+    """A payload is based on the last one, or on what that one is based on. Whatever lies in the store has a digest;
+    through its chain a program gets what its own order has kept, and nothing else. Raises Declined."""
+    allowed: tuple[str, ...] = ("",)
+    if saved is not None:
+        if desk.chain[0] != saved.payload:
+            last = means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
+            desk.chain = (saved.payload, base_of(last))
+        allowed = desk.chain
+    if base not in allowed:
+        raise Declined("checkpoint_moved", "the payload is not based on the last one of its kind", where="/bytes")

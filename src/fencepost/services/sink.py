@@ -32,7 +32,7 @@ from fencepost.core.ids import sha256_of
 from fencepost.core.records.attempt import AttemptReservation
 from fencepost.core.records.common import ArtifactRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
-from fencepost.core.state import OrderState, Saved
+from fencepost.core.state import OrderState
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.door import Answer, Asked
@@ -46,7 +46,7 @@ from fencepost.services.desk import HEARTBEAT_S, Desk
 from fencepost.services.greeting import hello_document
 from fencepost.services.leases import Lease
 from fencepost.services.means import Means
-from fencepost.services.payloads import STEPS, base_of, checked_base, require_kind
+from fencepost.services.payloads import STEPS, base_of, checked_base, require_chained, require_kind
 from fencepost.services.requests import Declined
 from fencepost.services.wishes import wish_of
 
@@ -54,6 +54,9 @@ PATIENCE_US: Final = 5_000_000
 """How long a program waits for a store that cannot be reached, before it is told."""
 CLOSED_MAX: Final = 1_024
 """Tokens of attempts that are over and are still known as such."""
+
+SLOW: Final = (ask.Checkpoint, ask.Resume, ask.Artifact, ask.Child, ask.Output)
+"""Requests that read or write files of any size."""
 
 
 class Sink:
@@ -89,8 +92,9 @@ class Sink:
         return desk, token
 
     def close(self, desk: Desk) -> AppendEvent | None:
-        """Its tree is gone: its token opens nothing any more. Waits for what is being answered, and returns the
-        heartbeat that was not recorded yet."""
+        """Its tree is gone: its token opens nothing any more. What is being answered ends at its next piece and is
+        waited for; returns the heartbeat that was not recorded yet."""
+        desk.closing = True
         with self._lock:
             for key in [key for key, known in self._desks.items() if known is desk]:
                 del self._desks[key]
@@ -144,7 +148,13 @@ class Sink:
             message = f"a payload has at most {wire.PAYLOAD_BYTES_MAX} bytes"
             return Answer(reply=ask.refused(Declined("too_large", message, where="/bytes"), desk.stopping))
         back = {ask.Resume: wire.PAYLOAD_BYTES_MAX, ask.Output: wire.PAYLOAD_BYTES_MAX, ask.Hello: wire.REPLY_BYTES_MAX}
-        return Asked(who=desk.attempt, request=(desk, form), payload_bytes=size, reply_bytes=back.get(type(form), 0))
+        return Asked(
+            who=desk.attempt,
+            request=(desk, form),
+            payload_bytes=size,
+            reply_bytes=back.get(type(form), 0),
+            slow=isinstance(form, SLOW),
+        )
 
     def answer(self, asked: Asked, payload: bytes | None) -> Answer:
         desk, form = asked.request
@@ -218,7 +228,7 @@ class Sink:
             if own and form.builds_on in (None, saved.number - 1):
                 # It was accepted, and the answer was lost.
                 return Answer(reply=_checkpoint_reply(form.kind, saved.number, saved.envelope, digest, duplicate=True))
-        self._require_chained(desk, base, saved if form.kind == STEPS else None)
+        require_chained(self._means, desk, base, saved if form.kind == STEPS else None)
         stored = self._means.artifacts.put_bytes(data, classification=desk.spec.classification)
         command = SaveCheckpoint(
             attempt=desk.attempt,
@@ -235,18 +245,6 @@ class Sink:
             desk.chain = (digest, base)
         number, envelope = receipt.result["number"], receipt.result["checkpoint"]
         return Answer(reply=_checkpoint_reply(form.kind, number, envelope, digest, duplicate=not receipt.fresh))
-
-    def _require_chained(self, desk: Desk, base: str, saved: Saved | None) -> None:
-        """A payload is based on the last one, or on what that one is based on. Whatever lies in the store has a digest;
-        through its chain a program gets what its own order has kept, and nothing else. Raises Declined."""
-        allowed: tuple[str, ...] = ("",)
-        if saved is not None:
-            if desk.chain[0] != saved.payload:
-                last = self._means.artifacts.read(saved.payload, wire.PAYLOAD_BYTES_MAX)
-                desk.chain = (saved.payload, base_of(last))
-            allowed = desk.chain
-        if base not in allowed:
-            raise Declined("checkpoint_moved", "the payload is not based on the last one of its kind", where="/bytes")
 
     def _resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
         require_kind(form.kind)
@@ -287,7 +285,9 @@ class Sink:
         return desk.set_aside
 
     def _artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:
-        kept = self._means.workspaces.keep(desk.space, form.path, classification=desk.spec.classification)
+        kept = self._means.workspaces.keep(
+            desk.space, form.path, classification=desk.spec.classification, between=desk.go_on
+        )
         if isinstance(kept, OutputProblem):
             outside = form.path.startswith("/") or ".." in form.path.split("/")
             step = "name a file of the workspace, by its path from there" if outside else ""

@@ -8,7 +8,7 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -139,12 +139,14 @@ def pin(
     root: Path,
     packs: Packs,
     artifacts: ArtifactStore,
+    between: Callable[[], None] | None = None,
 ) -> Pins | tuple[PlanProblem, ...]:
-    """Write one pack, one manifest for each different selection, and the schemas. Raises StorageError.
+    """Write one pack, one manifest for each different selection, and the schemas. Raises StorageError, and whatever
+    `between` does, which is called between pieces of files.
 
     `callees` are those of the document's orders, in definition order; none are needed where no order has one.
     """
-    written = packs.write(root, {path for each in chosen for path in each.paths})
+    written = packs.write(root, {path for each in chosen for path in each.paths}, between)
     if isinstance(written, PackRefused):
         return plan_problems(document, chosen, written.problems)
     moved = _moved(document, callees, written)

@@ -204,7 +204,9 @@ class OpenDoor:
 class NoPacks:
     """`Packs` of a world without a source tree: every pack is refused."""
 
-    def write(self, root: Path, paths: Iterable[str]) -> PackWritten | PackRefused:
+    def write(
+        self, root: Path, paths: Iterable[str], between: Callable[[], None] | None = None
+    ) -> PackWritten | PackRefused:
         return PackRefused(problems=(PathProblem(code="no_file", path="", message="there is no source tree"),))
 
     def put_manifest(

@@ -202,11 +202,18 @@ def _mark(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def read_steadily(descriptor: int, *, name: str, bytes_max: int, consume: Callable[[bytes], object]) -> tuple[str, int]:
+def read_steadily(
+    descriptor: int,
+    *,
+    name: str,
+    bytes_max: int,
+    consume: Callable[[bytes], object],
+    between: Callable[[], None] | None = None,
+) -> tuple[str, int]:
     """Read a regular file from its start to its end in pieces and return its digest and size.
 
-    Raises `PathRefused` (no regular file), `ContentTooLarge`, `SourceChanged` (size or times moved
-    meanwhile).
+    `between` is called before each piece, and ends the reading with what it raises. Raises `PathRefused` (no regular
+    file), `ContentTooLarge`, `SourceChanged` (size or times moved meanwhile).
     """
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
@@ -216,6 +223,8 @@ def read_steadily(descriptor: int, *, name: str, bytes_max: int, consume: Callab
     digest = hashlib.sha256()
     size = 0
     while size < before.st_size:
+        if between is not None:
+            between()
         piece = os.pread(descriptor, min(CHUNK_BYTES, before.st_size - size), size)
         if not piece:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fencepost.adapters.artifacts import disk
@@ -59,9 +59,10 @@ class MemoryArtifactStore:
         name: str,
         classification: Classification,
         bytes_max: int = ARTIFACT_BYTES_MAX,
+        between: Callable[[], None] | None = None,
     ) -> Stored:
         pieces: list[bytes] = []
-        disk.read_steadily(descriptor, name=name, bytes_max=bytes_max, consume=pieces.append)
+        disk.read_steadily(descriptor, name=name, bytes_max=bytes_max, consume=pieces.append, between=between)
         return self.put_bytes(b"".join(pieces), classification=classification)
 
     def has(self, digest: str) -> bool:

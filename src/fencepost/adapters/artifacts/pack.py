@@ -17,7 +17,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -80,13 +80,15 @@ class Packs:
     def path_of(self, pack: str) -> Path:
         return self.folder / disk.hex_of(pack)
 
-    def write(self, root: Path, paths: Iterable[str]) -> PackWritten | PackRefused:
+    def write(
+        self, root: Path, paths: Iterable[str], between: Callable[[], None] | None = None
+    ) -> PackWritten | PackRefused:
         """Read the files `paths` below `root` and write them as one durable pack.
 
         Raises `StorageFull` and `StorageUnavailable`; then no pack is visible.
         """
         ordered = sorted(set(paths))
-        reader = _TreeReader(root, self._limits)
+        reader = _TreeReader(root, self._limits, between)
         with disk.storage_errors(f"writing a pack in {self.folder}"):
             problems = _check_paths(reader, ordered, self._limits)
             if problems:
@@ -191,7 +193,8 @@ def _check_paths(reader: _TreeReader, ordered: Sequence[str], limits: PackLimits
 class _TreeReader:
     """Reads files below one root, following no link, with the bounds of one pack."""
 
-    def __init__(self, root: Path, limits: PackLimits) -> None:
+    def __init__(self, root: Path, limits: PackLimits, between: Callable[[], None] | None = None) -> None:
+        self._between = between
         self._root = os.path.realpath(os.fsencode(root))
         self._limits = limits
         self._total_bytes = 0
@@ -256,7 +259,11 @@ class _TreeReader:
             for tries_left in reversed(range(READ_TRIES)):
                 try:
                     digest, size = disk.read_steadily(
-                        descriptor, name=path, bytes_max=self._limits.file_bytes_max, consume=output.append
+                        descriptor,
+                        name=path,
+                        bytes_max=self._limits.file_bytes_max,
+                        consume=output.append,
+                        between=self._between,
                     )
                 except SourceChanged as error:
                     if not tries_left:

@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -80,9 +80,12 @@ class FileArtifactStore:
         name: str,
         classification: Classification,
         bytes_max: int = ARTIFACT_BYTES_MAX,
+        between: Callable[[], None] | None = None,
     ) -> Stored:
         with self.batch() as batch:
-            return batch.put_descriptor(descriptor, name=name, classification=classification, bytes_max=bytes_max)
+            return batch.put_descriptor(
+                descriptor, name=name, classification=classification, bytes_max=bytes_max, between=between
+            )
 
     def settled(self, name: str) -> bool:
         return name in self._settled
@@ -203,11 +206,12 @@ class _Batch:
         name: str,
         classification: Classification,
         bytes_max: int = ARTIFACT_BYTES_MAX,
+        between: Callable[[], None] | None = None,
     ) -> Stored:
         with disk.storage_errors(f"storing {disk.printable(name)}"):
             if os.fstat(descriptor).st_size <= IN_MEMORY_BYTES_MAX:
                 pieces: list[bytes] = []
-                disk.read_steadily(descriptor, name=name, bytes_max=bytes_max, consume=pieces.append)
+                disk.read_steadily(descriptor, name=name, bytes_max=bytes_max, consume=pieces.append, between=between)
                 return self.put_bytes(b"".join(pieces), classification=classification)
             with self._partial() as (target, path):
                 stored = Stored(
@@ -216,6 +220,7 @@ class _Batch:
                         name=name,
                         bytes_max=bytes_max,
                         consume=lambda piece: disk.write_all(target, piece),
+                        between=between,
                     )
                 )
                 if self._wants(stored):

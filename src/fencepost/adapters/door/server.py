@@ -47,6 +47,7 @@ class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     links_per_sender_max: int = 16
     links_max: int = 1_024
     answerers: int = 4
+    slow_answerers: int = 4  # for requests that may move many bytes; no other waits behind one of them
     line_s: float = 10.0  # from the first byte of a line, and for a stranger from the beginning, to its end
     held_s: float = 30.0  # for room for a payload, and then for the payload itself
     reply_s: float = 30.0
@@ -63,6 +64,7 @@ class SocketDoor:
         self._threads: list[threading.Thread] = []
         self._done: deque[tuple[Link, Answer]] = deque()  # answered, and not yet sent
         self._work: queue.SimpleQueue[Link | None] = queue.SimpleQueue()
+        self._slow_work: queue.SimpleQueue[Link | None] = queue.SimpleQueue()
         self._links: dict[Link, None] = {}
         self._strangers: dict[Link, None] = {}  # in the order in which they came
         self._by_sender: Counter[str] = Counter()
@@ -87,11 +89,12 @@ class SocketDoor:
             end.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        answerers = [(self._answer_until_closed, f"fencepost-door-{n}") for n in range(self._limits.answerers)]
-        self._threads = [
-            threading.Thread(target=target, name=name, daemon=True)
-            for target, name in ((self._serve, "fencepost-door"), *answerers)
-        ]
+        self._threads = [threading.Thread(target=self._serve, name="fencepost-door", daemon=True)]
+        for work, count, name in self._lanes():
+            self._threads += [
+                threading.Thread(target=self._answer_until_closed, args=(work,), name=f"{name}-{n}", daemon=True)
+                for n in range(count)
+            ]
         for thread in self._threads:
             thread.start()
 
@@ -99,8 +102,9 @@ class SocketDoor:
         if not self._threads or self._closing.is_set() or self._process_id != os.getpid():
             return
         self._closing.set()
-        for _ in range(self._limits.answerers):
-            self._work.put(None)
+        for work, count, _ in self._lanes():
+            for _ in range(count):
+                work.put(None)
         self._wake()
         until = time.monotonic() + _CLOSE_WAIT_S
         for thread in self._threads:
@@ -108,6 +112,13 @@ class SocketDoor:
         self._waker.close()
         with contextlib.suppress(OSError):  # whoever cleaned up the folder was first
             os.unlink(self._address)
+
+    def _lanes(self) -> tuple[tuple[queue.SimpleQueue[Link | None], int, str], ...]:
+        """(requests, threads that answer them, their name) of what is quick and of what may take its time."""
+        return (
+            (self._work, self._limits.answerers, "fencepost-door"),
+            (self._slow_work, self._limits.slow_answerers, "fencepost-door-slow"),
+        )
 
     # The thread that reads and writes
 
@@ -272,14 +283,18 @@ class SocketDoor:
             self._queued.setdefault(link.who, deque()).append(link)
             return
         self._busy.add(link.who)
-        self._work.put(link)
+        self._hand_over(link)
+
+    def _hand_over(self, link: Link) -> None:
+        slow = link.asked is not None and link.asked.slow
+        (self._slow_work if slow else self._work).put(link)
 
     def _take_answers(self) -> None:
         while self._done:
             link, answer = self._done.popleft()
             waiting = self._queued.get(link.who)
             if waiting:
-                self._work.put(waiting.popleft())
+                self._hand_over(waiting.popleft())
                 if not waiting:
                     del self._queued[link.who]
             else:
@@ -355,8 +370,8 @@ class SocketDoor:
 
     # The threads that answer
 
-    def _answer_until_closed(self) -> None:
-        while (link := self._work.get()) is not None:
+    def _answer_until_closed(self, work: queue.SimpleQueue[Link | None]) -> None:
+        while (link := work.get()) is not None:
             try:
                 answer = self._answered(link)
             except Exception as error:

@@ -54,8 +54,11 @@ class SimWorkspaces:
                 outputs.append(Output(path=path, mode="0644", digest=stored.digest, bytes=stored.bytes))
         return Collected(outputs=tuple(outputs), problems=())
 
-    def keep(self, workspace: Workspace, path: str, *, classification: Classification) -> Output | OutputProblem:
+    def keep(
+        self, workspace: Workspace, path: str, *, classification: Classification, between: Callable[[], None]
+    ) -> Output | OutputProblem:
         self._loop.pause()
+        between()
         data = f"{workspace.attempt} {path}".encode()
         stored = self._artifacts.put_bytes(data, classification=classification)
         return Output(path=path, mode="0644", digest=stored.digest, bytes=stored.bytes)
