@@ -16,7 +16,7 @@ from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
 from tests.simulation.test_simulator import first_problem
 
-SEEDS = 12
+SEEDS = 15
 SAID = ("SaveCheckpoint", "RecordArtifact", "ChargeUsage", "SubmitChild", "ReportYielded", "AnswerOrder", "EndWait")
 WAITS = ("active -> waiting", "waiting -> ready", "waiting -> cancelled")
 
