@@ -265,7 +265,13 @@ class Asks(Inside):
             note = self.random.choice(("", "drain"))
             self.ask(
                 "executor",
-                c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=time_us, note=note),
+                c.ReportStopped(
+                    attempt=attempt.attempt,
+                    fence=attempt.fence,
+                    duration_us=time_us,
+                    note=note,
+                    lost=time_us % 3 == 0,
+                ),
             )
 
     def verify(self, name: str = "") -> None:

@@ -104,6 +104,16 @@ class Inside(Drafts):
         draft = self.draft(name, self.groups(siblings) if self.random.random() < 0.5 else ())
         if self.random.random() < 0.7:
             draft = msgspec.structs.replace(draft, ceilings={"attempts": 1}, per_attempt={}, attempt_time_us=SECOND_US)
+        if self.random.random() < 0.9:
+            above = order.terms
+            draft = msgspec.structs.replace(
+                draft,
+                classification=above.classification,  # type: ignore[arg-type]  # the state keeps it as text
+                effects=above.effects,  # type: ignore[arg-type]  # likewise
+                priority=above.priority,  # type: ignore[arg-type]  # likewise
+                may=above.may,
+                environment=(),
+            )
         self.ask("executor", c.SubmitChild(**bound, order=draft))
         if self.random.random() < 0.3:
             self.ask("executor", c.SubmitChild(**bound, order=draft))

@@ -343,7 +343,7 @@ def a_drained_attempt_is_not_credited() -> Bend:
     return {"fencepost.core.decide.finish.HoldSettled": settled}
 
 
-@bent(9)
+@bent(38)
 def dependents_are_left_out_of_a_retry() -> Bend:
     return {"fencepost.core.decide.retry._closure": lambda _, order: [order.order]}
 

@@ -84,7 +84,7 @@ def once(alter: Alteration, told: list[int]) -> Callable[[Seen], None]:
 
 @pytest.mark.parametrize("name", ALTERATIONS)
 def test_what_is_altered_is_found_at_once(name: str) -> None:
-    for seed in range(20):
+    for seed in range(30):
         told: list[int] = []
         drive = Drive(seed, tamper=once(ALTERATIONS[name], told))
         problems = drive.problems or drive.run(400)

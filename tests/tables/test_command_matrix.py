@@ -124,6 +124,9 @@ COMMANDS: dict[str, Callable[[World], Any]] = {
     "report_stopped": lambda w: c.ReportStopped(
         attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND
     ),
+    "report_lost": lambda w: c.ReportStopped(
+        attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND, lost=True
+    ),
     "verify": _verification,
     "apply": lambda w: c.ApplyResult(attempt=_attempt(w).attempt),
     "expire": lambda w: c.ExpireAttempt(attempt=_attempt(w).attempt, expected=_attempt(w).version),
@@ -161,7 +164,15 @@ EVERYWHERE = {
     "cancel_plan",
 }
 SAID = {"checkpoint", "artifact", "charge", "child"}
-LIVE_COMMANDS = SAID | {"event", "event_heartbeat", "report", "report_failed", "report_stopped", "holder_gone"}
+LIVE_COMMANDS = SAID | {
+    "event",
+    "event_heartbeat",
+    "report",
+    "report_failed",
+    "report_stopped",
+    "report_lost",
+    "holder_gone",
+}
 ACCEPTED: dict[str, set[str]] = {
     "blocked_dependency": {"cancel_order", "reserve_next"},
     "blocked_budget": {"cancel_order", "release", "activate", "holder_gone"},

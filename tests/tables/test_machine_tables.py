@@ -45,7 +45,7 @@ ORDER_ROWS = {
         "cancelled",
         "waiting",  # added: a yielded attempt's order, which holds nothing (lifecycle, 9)
     },
-    "waiting": {"ready", "cancelled"},
+    "waiting": {"ready", "failed", "cancelled"},
     "cancellation_requested": {"cancelled", "reconciling", "failed"},
     "reconciling": {"result_pending", "retry_wait", "failed", "cancelled", "unknown_terminal"},
     "result_pending": {"applied", "retry_wait", "failed", "conflict", "cancelled", "reconciling"},

@@ -785,6 +785,54 @@ def a_child_past_its_parent() -> str:
     return refused(world, world.child(attempt(world), draft("two", attempts=9)))
 
 
+@case("child_exceeds")
+def a_child_of_a_lower_class() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", classification="public")))
+
+
+@case("child_exceeds")
+def a_child_with_a_variable_more() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", environment=("HOME",))))
+
+
+@case("child_exceeds")
+def a_child_that_may_do_more() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", may=("workspace.write", "net"))))
+
+
+@case("child_exceeds")
+def a_child_with_effects() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", effects="declared")))
+
+
+@case("child_exceeds")
+def a_child_before_its_parent() -> str:
+    world = world_in("active/running")
+    return refused(world, world.child(attempt(world), draft("two", priority="high")))
+
+
+@case("too_large")
+def one_receipt_too_many() -> str:
+    world = _limited("active/running", charges_per_attempt_max=0)
+    return refused(world, world.charge(attempt(world), "r", calls=1))
+
+
+@case("too_large")
+def more_currencies_than_anybody_pays_in() -> str:
+    world = world_in("active/running")
+    money = {f"money_micros:A{chr(65 + number)}A": 1 for number in range(17)}
+    return refused(world, world.charge(attempt(world), "r", **money))
+
+
+@case("out_of_range")
+def a_task_named_like_a_child() -> str:
+    return submit(draft("a"), draft("a.kid"))
+
+
 @case("too_large")
 def one_child_too_many() -> str:
     world = _limited("active/with a child", children_max=1)

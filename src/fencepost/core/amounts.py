@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from fencepost.core.shares import MONEY
 from fencepost.core.state import Account
+from fencepost.core.strictjson import INT_MAX
 
 DIMENSIONS = ("attempts", "time_us", "tokens_input", "tokens_output", "calls")
 """The fixed dimensions; money adds one per ISO 4217 currency, named `money_micros:<code>`."""
@@ -23,10 +24,16 @@ def is_dimension(name: str) -> bool:
 
 
 def plus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    """Return left + right, whole: what is added to what is held can be taken away again."""
     result = dict(left)
     for dimension, amount in right.items():
         result[dimension] = result.get(dimension, 0) + amount
     return result
+
+
+def charged_with(charged: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Return what is charged with more: it only grows, and stays at 2^53 - 1, the greatest number of a document."""
+    return {dimension: min(amount, INT_MAX) for dimension, amount in plus(charged, more).items()}
 
 
 def minus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fencepost.core.amounts import is_dimension
 from fencepost.core.records.common import Usage
+from fencepost.core.shares import MONEY
 from fencepost.core.strictjson import INT_MAX
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._/-]{0,62}")
@@ -31,6 +32,11 @@ def booked(usage: Usage, held: Mapping[str, int]) -> Booked:
     charged = {name: min(amount, INT_MAX) for name, amount in charged.items()}
     freed = {name: min(amount, held[name]) for name, amount in charged.items() if held.get(name)}
     return Booked(charged, freed)
+
+
+def currencies(*named: Iterable[str]) -> int:
+    """How many currencies these dimensions name together."""
+    return len({name for names in named for name in names if name.startswith(MONEY)})
 
 
 def charge_problem(usage: Usage) -> tuple[str, str, str] | None:

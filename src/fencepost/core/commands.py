@@ -346,12 +346,17 @@ class ReportResult(Command, frozen=True, tag="report_result"):
 
 
 class ReportStopped(Command, frozen=True, tag="report_stopped"):
-    """The holder stopped its own attempt before it was done and saw its tree end: a drain."""
+    """The holder stopped its own attempt before it was done and saw its tree end.
+
+    A drain is a planned pause. `lost` says that it was none: the supervisor ended the tree because nobody had renewed
+    the lease in time.
+    """
 
     attempt: Subject
     fence: Positive
     duration_us: Count
     note: Text = ""
+    lost: bool = False
 
 
 class RecordVerification(Command, frozen=True, tag="record_verification"):

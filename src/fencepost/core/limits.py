@@ -64,6 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_per_order_max: int = 100_000
     artifacts_per_checkpoint_max: int = 1_000
     artifacts_per_attempt_max: int = 1_000  # kept while it runs, beside those of its result
+    charges_per_attempt_max: int = 100_000  # receipts that a running program names
     children_max: int = 256  # of one order
     children_depth_max: int = 3  # orders above a child, the outermost included
     answer_bytes_max: int = 65_536

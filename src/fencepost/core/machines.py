@@ -146,7 +146,7 @@ WORK_ORDER = Machine(
                 "cancelled",
                 "waiting",
             ),
-            "waiting": ("ready", "cancelled"),
+            "waiting": ("ready", "failed", "cancelled"),
             "cancellation_requested": ("cancelled", "reconciling", "failed"),
             "reconciling": ("result_pending", "retry_wait", "failed", "cancelled", "unknown_terminal"),
             "result_pending": ("applied", "retry_wait", "failed", "conflict", "cancelled", "reconciling"),

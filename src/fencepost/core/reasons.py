@@ -450,6 +450,12 @@ _REFUSALS = (
         "charge each receipt of the provider once, as it was given",
     ),
     _refusal("child_changed", 5, "{subject} has another child named {member}.", "choose another name"),
+    _refusal(
+        "child_exceeds",
+        4,
+        "{subject} asks for {what}, which the order that it is part of does not have.",
+        "leave it out: a child has what its parent has",
+    ),
     _refusal("not_asked", 5, "{subject} does not ask {question} now.", "fencepost order why {subject}"),
     _refusal("already_answered", 5, "{subject} has an answer to {question}.", "nothing: an answer stays as it is"),
     _refusal("wrong_holder", 4, "{subject} belongs to another worker.", "use your own attempt"),

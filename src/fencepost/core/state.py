@@ -315,6 +315,7 @@ class HoldState(Value, frozen=True, tag="hold"):
     basis: str = ""
     receipts: tuple[str, ...] = ()
     estimated_us: int = 0  # charged time that no receipt has accounted for yet
+    charges: int = 0  # receipts that its program named
 
 
 class ReceiptState(Value, frozen=True, tag="receipt"):

@@ -311,7 +311,8 @@ class Attempts:
             return
         duration_us = 0 if ended is None else ended.duration_us
         note = lease.lost or ("" if ended is None or ended.reason == "stopped" else ended.reason)
-        command = ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us, note=note)
+        lost = bool(lease.lost) or (ended is not None and ended.reason == "lease_lost")
+        command = ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us, note=note, lost=lost)
         receipt = self._means.insist([*told, kernel.request("executor", command)], self._patience_us(lease))[-1]
         if not receipt.ok and ended is not None:
             # The fence is gone and the time is spent all the same: facts outlive authority.

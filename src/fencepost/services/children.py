@@ -30,6 +30,7 @@ _NOT_FOR_CHILDREN: Final = {
     "may_fail": "leave it out: whether a child's failure counts is for its parent to say",
     "call": "write run; a child runs a program",
 }
+_INHERITED: Final = ("classification", "environment", "may", "effects", "priority")
 PROBLEMS_SHOWN_MAX: Final = 20
 ARTIFACTS_SHOWN_MAX: Final = 64
 ARTIFACTS_BYTES_MAX: Final = 2**19
@@ -43,7 +44,7 @@ _REF_BYTES: Final = 128
 def draft_child(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:
     """The order that a table means, its files pinned and durable. Raises Declined, StorageError."""
     known = parent.children.get(str(table.get("name")))
-    draft = _drafted(means, desk, table, parent)
+    draft = _as_its_parent(_drafted(means, desk, table, parent), table, desk.spec)
     budget = table.get("budget")
     if known is None or (isinstance(budget, dict) and "attempts" in budget):
         return draft
@@ -52,6 +53,12 @@ def draft_child(means: Means, desk: Desk, table: dict[str, Any], parent: OrderSt
         order = look.order(known)
         ceilings = {} if order is None else look.body(order.spec_seq, WorkOrderSpec).ceilings
     return replace(draft, ceilings={**draft.ceilings, "attempts": ceilings.get("attempts", ATTEMPTS_FIRST_MAX)})
+
+
+def _as_its_parent(draft: OrderDraft, table: Mapping[str, Any], parent: WorkOrderSpec) -> OrderDraft:
+    """What a table does not say is as its parent has it: class, variables, operations, effects and priority."""
+    inherited = {key: getattr(parent, key) for key in _INHERITED if key not in table}
+    return replace(draft, **inherited)
 
 
 def _drafted(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:

@@ -19,13 +19,13 @@ from fencepost.core.records.attempt import (
     CheckpointEnvelope,
     LateRecord,
 )
-from fencepost.core.records.budget import UsageCharged
+from fencepost.core.records.budget import HoldSettled, UsageCharged
 from fencepost.core.records.common import LogRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderMoved, WorkOrderSpec, WorkOrderWaits
 from fencepost.core.state import AttemptState, HoldState, OrderState
 from fencepost.core.strictjson import INT_MAX
 from tests.support.states import TASK, gone, world_in
-from tests.support.world import DIGEST, SECOND, World, artifact, draft, group, used
+from tests.support.world import DIGEST, SECOND, World, artifact, draft, group, plan_of, used
 
 OTHER = "sha256:" + "7" * 64
 USD = "money_micros:USD"
@@ -275,7 +275,7 @@ def test_case_02_an_unknown_dimension_is_charged_as_it_is_held_and_none_is_taken
     assert (told["left"], told["over"]) == ({"calls": 2}, {})
     assert world.order(TASK).account.charged == {"attempts": 1, "calls": 1, "tokens_output": 10}
     told = world.ok(world.charge(attempt(world), "r-2", "calls", calls=INT_MAX))
-    assert told["left"] == {} and world.order(TASK).account.charged["calls"] == INT_MAX + 1
+    assert told["left"] == {} and world.order(TASK).account.charged["calls"] == INT_MAX, "sums stop there"
 
 
 def test_w18_overflow_leaves_a_level_below_zero_which_then_grants_nothing() -> None:
@@ -832,4 +832,133 @@ def test_c1_a_child_outside_a_plan_is_a_child_too() -> None:
         ("scope", order, child.order),
     )
     assert child.state == "ready"
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("field", "parent", "more", "same"),
+    [
+        ("classification", "private", "internal", "private"),
+        ("classification", "internal", "public", "private"),
+        ("may", (), ("workspace.write",), ()),
+        ("environment", ("PATH",), ("HOME",), ("PATH",)),
+        ("environment", ("PATH",), ("PATH*",), ()),
+        ("environment", ("LC_*",), ("L*",), ("LC_ALL", "LC_*")),
+        ("priority", "normal", "high", "low"),
+        ("effects", "none", "declared", "none"),
+    ],
+)
+def test_w4_a_child_has_no_more_than_its_parent(field: str, parent: Any, more: Any, same: Any) -> None:
+    world = World()
+    world.submit(draft(TASK, attempts=9, **{field: parent}))
+    world.ok(world.event(world.activate(TASK)))
+    assert code(world, world.child(attempt(world), draft("part", attempts=1, **{field: more}))) == "child_exceeds"
+    assert code(world, world.child(attempt(world), draft("part", attempts=1, **{field: same}))) == ""
+
+
+def test_w18_a_child_has_the_part_of_each_ceiling_that_its_level_gives_to_one_attempt() -> None:
+    world = World()
+    world.submit(
+        draft(TASK, ceilings={"attempts": 2, "tokens_input": 30}),
+        draft("z", attempts=1),
+        ceilings={"attempts": 20, "calls": 200, "tokens_input": 9_000},
+    )
+    world.ok(world.event(world.activate(TASK)))
+    world.ok(world.child(attempt(world), draft("c", attempts=1)))
+    assert world.order(f"{TASK}.c").terms.hold == {
+        "attempts": 1,
+        "time_us": 30 * SECOND,
+        "calls": 10,
+        "tokens_input": 15,
+    }
+    open_plan = World()
+    open_plan.submit(draft(TASK, attempts=9), draft("z", attempts=1), ceilings={"calls": 60})
+    open_plan.ok(open_plan.event(open_plan.activate(TASK)))
+    open_plan.ok(open_plan.child(attempt(open_plan), draft("c", attempts=1)))
+    assert open_plan.order(f"{TASK}.c").terms.hold["calls"] == 30, "a plan without attempts shares by its orders"
+
+
+def test_lifecycle_9_nobody_is_asked_where_no_attempt_could_follow() -> None:
+    world = World()
+    world.submit(draft(TASK, attempts=1), draft("z", TASK))
+    world.ok(world.event(world.activate(TASK)))
+    assert world.ok(world.yielding(attempt(world), question="go"))["state"] == "budget_exhausted"
+    assert world.order(TASK).state == "budget_exhausted" and world.order("z").state == "dependency_failed"
+    assert attempt(world).state == "yielded" and not world.order(TASK).account.held
+    world.check()
+    spent = World()
+    spent.submit(draft(TASK, ceilings={"attempts": 3, "calls": 3}))
+    spent.ok(spent.event(spent.activate(TASK)))
+    spent.ok(spent.checkpoint(attempt(spent)))
+    spent.ok(spent.charge(attempt(spent), "r", calls=50))
+    assert spent.ok(spent.yielding(attempt(spent), after_us=SECOND))["state"] == "budget_exhausted"
+
+
+@pytest.mark.parametrize(
+    ("credited", "basis", "saved"),
+    [
+        ({"calls": 1}, "yielded", True),
+        ({"attempts": 1}, "yielded", False),
+        ({"attempts": 1}, "expiry", True),
+        ({"attempts": 1}, "receipts", True),
+        ({"attempts": 1, "calls": 1}, "stopped", True),
+        ({"attempts": 2}, "stopped", True),
+    ],
+)
+def test_lifecycle_8_a_credit_that_nobody_earned_is_no_history(credited: Any, basis: Any, saved: bool) -> None:
+    world = budgeted(calls=9)
+    world.ok(world.charge(attempt(world), "r", calls=3))
+    if saved:
+        world.ok(world.checkpoint(attempt(world)))
+    body = HoldSettled(charged={}, basis=basis, credited=credited)
+    assert corrupt(world, hold(world).hold, body)
+
+
+def test_w18_the_receipts_and_currencies_of_an_attempt_are_bounded() -> None:
+    world = budgeted(calls=9)
+    world.limits = Limits(charges_per_attempt_max=2)
+    for number in range(2):
+        world.ok(world.charge(attempt(world), f"r{number}", calls=1))
+    assert code(world, world.charge(attempt(world), "r2", calls=1)) == "too_large"
+    assert world.ok(world.charge(attempt(world), "r1", calls=1))["duplicate"], "what is booked is still known"
+    assert hold(world).charges == 2
+    world.limits = Limits()
+    codes = [f"money_micros:A{chr(65 + number)}A" for number in range(17)]
+    for number, money in enumerate(codes):
+        expected = "too_large" if number == 16 else ""
+        assert code(world, world.charge(attempt(world), f"m{number}", **{money: 1})) == expected
+    assert code(world, world.charge(attempt(world), "m17", codes[0])) == "", "one that it has already"
+
+
+def test_w18_sums_of_charges_stay_numbers_of_a_document() -> None:
+    world = budgeted(calls=9)
+    for number in range(3):
+        world.ok(world.charge(attempt(world), f"r{number}", calls=INT_MAX))
+    assert world.order(TASK).account.charged["calls"] == INT_MAX == world.live.values["scope"].account.charged["calls"]
+
+
+def test_c1_a_task_of_a_plan_is_never_named_like_a_child() -> None:
+    world = World()
+    assert code(world, plan_of(draft("a"), draft("a.kid"))) == "out_of_range"
+
+
+def test_g2_a_waiting_order_that_is_cancelled_after_an_effect_has_failed() -> None:
+    world = world_in("waiting")
+    order = replace(world.order(TASK), effect_applied=True)
+    for fold in (world.live, world.replayed):
+        fold.values[order.order] = order
+    world.ok(c.CancelOrder(order=order.order))
+    assert (world.order(TASK).state, world.order(TASK).reason) == ("failed", "cancelled_after_effect")
+
+
+@pytest.mark.parametrize("state", ["active/leased", "active/running"])
+def test_lifecycle_8_an_attempt_that_was_ended_for_want_of_a_renewal_is_no_planned_pause(state: str) -> None:
+    world = world_in(state)
+    mine = attempt(world)
+    stopped = c.ReportStopped(attempt=mine.attempt, fence=mine.fence, duration_us=SECOND, lost=True)
+    world.ok(stopped)
+    order = world.order(TASK)
+    assert (order.state, order.reason) == ("ready", "lease_expired")
+    assert order.account.charged == {"attempts": 1, "time_us": SECOND}
+    assert attempt(world).state == "cancelled_no_effect" and order.yields == 0
     world.check()

@@ -95,6 +95,8 @@ def _bounds(batch: Batch, command: SubmitPlan) -> Refusal | None:
             return Refusal(code="too_large", field="/orders", detail={"subject": subject, "bound": str(most)})
     if len({draft.task for draft in command.orders}) != len(command.orders):
         return out_of_range("/orders", "each task", "named once")
+    if any("." in draft.task for draft in command.orders):
+        return out_of_range("/orders", "the name of a task", "without a dot, which stands before the name of a child")
     if command.deadline_us is not None and command.deadline_us > limits.duration_max_us:
         return out_of_range("/deadline_us", "the deadline", f"at most {limits.duration_max_us} us from now")
     return ceilings_refusal(command.ceilings, "/ceilings")

@@ -169,7 +169,8 @@ def _keep(
 
 
 def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
-    """A drain: the holder proved its tree's end, so the attempt is credited back; its time stays charged (8)."""
+    """The holder proved its tree's end; its time stays charged. A drain credits the attempt back, a lost lease does not
+    (lifecycle, 8): that costs what it costs where another worker ends it."""
     attempt = batch.find(command.attempt, AttemptState)
     if attempt is None:
         return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
@@ -180,15 +181,17 @@ def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
     if refusal is not None:
         return stopped_late(batch, attempt, command.fence, command.duration_us, refusal)
     order = ending.order_of(batch, attempt.order)
-    credited = {"attempts": 1} if order.yields < batch.given.limits.yields_max else {}
-    path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
-    ending.move_attempt(batch, attempt, *path, reason="drained", evidence=command.note)
+    reason = "lease_expired" if command.lost else "drained"
+    credited = {"attempts": 1} if not command.lost and order.yields < batch.given.limits.yields_max else {}
+    is_pause = attempt.state == "running" and not command.lost
+    path = ("yielded",) if is_pause else ("cancellation_requested", "cancelled_no_effect")
+    ending.move_attempt(batch, attempt, *path, reason=reason, evidence=command.note)
     charged = {"time_us": command.duration_us} if command.duration_us else {}
     batch.emit(
         attempt.hold,
         HoldSettled(charged=charged, basis="stopped", receipts=(ending.time_receipt(attempt),), credited=credited),
     )
-    ending.lose(batch, order.order, "drained", attempt.attempt)
+    ending.lose(batch, order.order, reason, attempt.attempt)
     return batch.decided({"order": order.order})
 
 

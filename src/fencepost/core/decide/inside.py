@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from fencepost.core.canonical import digest_of, encode
-from fencepost.core.charges import booked, charge_problem
+from fencepost.core.charges import booked, charge_problem, currencies
 from fencepost.core.commands import ChargeUsage, OrderDraft, RecordArtifact, Request, SaveCheckpoint, SubmitChild
 from fencepost.core.decide import ending
 from fencepost.core.decide.admit import place
@@ -19,14 +19,18 @@ from fencepost.core.decide.drafts import draft_refusal, impossible, out_of_range
 from fencepost.core.decide.holds import hold_for
 from fencepost.core.decide.specs import Specs, policy_of
 from fencepost.core.evolve.inside import receipt_name
+from fencepost.core.planfile.bounds import CURRENCIES_MAX
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptArtifact, CheckpointEnvelope
 from fencepost.core.records.budget import UsageCharged
 from fencepost.core.records.common import Amounts
 from fencepost.core.records.plan import WorkOrderSpec
-from fencepost.core.shares import Shares
-from fencepost.core.state import AttemptState, OrderState, PlanState, ReceiptState, receipt_subject
+from fencepost.core.shares import Shares, share
+from fencepost.core.state import AttemptState, HoldState, OrderState, PlanState, ReceiptState, receipt_subject
 
+_CLASSES = ("public", "internal", "private")  # rising
+_EFFECTS = ("none", "declared", "opaque")
+_PRIORITIES = ("low", "normal", "high")
 _CHILD_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 
 
@@ -139,10 +143,10 @@ def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
     if isinstance(known, Refusal):
         return known
     attempt, order = known
-    refusal = _charge_bounds(batch, command)
+    hold = ending.hold_of(batch, attempt)
+    refusal = _charge_bounds(batch, command, hold)
     if refusal is not None:
         return refusal
-    hold = ending.hold_of(batch, attempt)
     if command.fence != attempt.fence or not attempt.descriptor_seq:
         return Refusal(code="stale_fence", field="/fence", detail={"subject": attempt.attempt})
     stale = fence_refusal(batch, attempt, command.fence) is not None
@@ -153,6 +157,10 @@ def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
         if booked_before.digest not in ("", digest_of(command.usage)):
             return Refusal(code="receipt_differs", field="/usage/receipt", detail={"subject": name})
         return refused or batch.decided(_charged(attempt, name, hold.held, {}, duplicate=True))
+    most = batch.given.limits.charges_per_attempt_max
+    if hold.charges >= most:
+        detail = {"subject": "the number of receipts of an attempt", "bound": str(most)}
+        return Refusal(code="too_large", field="/usage/receipt", detail=detail)
     charged, freed = booked(command.usage, hold.held)
     batch.emit(
         attempt.hold,
@@ -171,11 +179,14 @@ def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
     return batch.decided(_charged(attempt, name, left, over, duplicate=False), refused)
 
 
-def _charge_bounds(batch: Batch, command: ChargeUsage) -> Refusal | None:
+def _charge_bounds(batch: Batch, command: ChargeUsage, hold: HoldState) -> Refusal | None:
     problem = charge_problem(command.usage)
     if problem is not None:
         field, subject, needed = problem
         return out_of_range(f"/usage/{field}", subject, needed)
+    if currencies(hold.charged, command.usage.amounts, command.usage.unknown) > CURRENCIES_MAX:
+        detail = {"subject": "the number of currencies of an attempt", "bound": str(CURRENCIES_MAX)}
+        return Refusal(code="too_large", field="/usage/amounts", detail=detail)
     most = batch.given.limits.receipt_name_bytes_max
     if len(encode(receipt_name(command.usage))) - 2 > most:
         detail = {"subject": "the name of a receipt", "bound": f"{most} bytes"}
@@ -221,8 +232,7 @@ def submit_child(batch: Batch, request: Request, command: SubmitChild) -> Decide
             return Refusal(code="child_changed", field="/order", detail=detail)
         return batch.decided({"order": found.order, "task": found.task, "fresh": False})
     above = [(subject, ending.account_of(batch, subject).ceiling) for subject in reversed(parent.accounts)]
-    nearest = {name: amount for _, ceilings in reversed(above[:-1]) for name, amount in ceilings.items()}
-    hold = hold_for(draft, nearest, nearest.get("attempts", 1))
+    hold = hold_for(draft, _parts(batch, parent), 1)
     refusal = impossible(draft, hold, above, "/order")
     if refusal is not None:
         return refusal
@@ -231,6 +241,18 @@ def submit_child(batch: Batch, request: Request, command: SubmitChild) -> Decide
     batch.emit(name, body)
     place(batch, name)
     return batch.decided({"order": name, "task": body.task, "fresh": True})
+
+
+def _parts(batch: Batch, parent: OrderState) -> dict[str, int]:
+    """Of each dimension that something above a child limits, one attempt's part: the nearest level that names it shares
+    its ceiling by its own attempts."""
+    parts: dict[str, int] = {}
+    for subject in parent.accounts[1:]:
+        value = batch.get(subject)
+        ceilings = ending.account_of(batch, subject).ceiling
+        attempts = ceilings.get("attempts", value.orders if isinstance(value, PlanState) else 1)
+        parts |= {name: share(ceiling, attempts) for name, ceiling in ceilings.items()}
+    return parts
 
 
 def _hold_of(order: OrderState) -> Shares:
@@ -244,6 +266,28 @@ def _is_same_work(draft: OrderDraft, found: OrderState, asked: WorkOrderSpec) ->
     return asked.contract == found.contract and all(found.terms.hold.get(name) == amount for name, amount in declared)
 
 
+def _more_than(parent: WorkOrderSpec, draft: OrderDraft) -> tuple[str, str] | None:
+    """(field, what it asks for) where a child asks for more than its parent has; None where it does not."""
+    if _CLASSES.index(draft.classification) < _CLASSES.index(parent.classification):
+        return "classification", f"{draft.classification}, below {parent.classification}"
+    for name in draft.environment:
+        if not any(_covers(known, name) for known in parent.environment):
+            return "environment", f"the variable {name}"
+    for operation in draft.may:
+        if operation not in parent.may:
+            return "may", operation
+    if _EFFECTS.index(draft.effects) > _EFFECTS.index(parent.effects):
+        return "effects", f"effects {draft.effects}"
+    if _PRIORITIES.index(draft.priority) > _PRIORITIES.index(parent.priority):
+        return "priority", f"priority {draft.priority}"
+    return None
+
+
+def _covers(known: str, name: str) -> bool:
+    """Whether a name of an environment, or a prefix that ends in `*`, is within what another one passes on."""
+    return name == known or (known.endswith("*") and name.startswith(known[:-1]))
+
+
 def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Refusal | None:
     limits = batch.given.limits
     draft = command.order
@@ -255,6 +299,10 @@ def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Ref
         if member.order or member.task not in parent.children or member.task == draft.task:
             detail = {"subject": draft.task, "member": member.task or member.order}
             return Refusal(code="dependency_missing", field="/order/groups", detail=detail)
+    more = _more_than(batch.body(parent.spec_seq, WorkOrderSpec), draft)
+    if more is not None:
+        field, what = more
+        return Refusal(code="child_exceeds", field=f"/order/{field}", detail={"subject": draft.task, "what": what})
     if draft.task in parent.children:
         return None
     depth = 1

@@ -39,8 +39,9 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
         detail = {"subject": order.order, "state": order.state}
         return Refusal(code="retry_refused", field="/order", detail=detail)
     if order.parent is not None:
-        # Only its parent knows what it is for; that one is retried, and asks for its children anew.
-        detail = {"subject": order.order, "state": f"a child of {order.parent}, which alone may ask for it again"}
+        # Only its parent knows what it is for: it finds the one that ended, and asks for another under another name.
+        state = f"a child of {order.parent}, which may ask for another one, or be retried itself"
+        detail = {"subject": order.order, "state": state}
         return Refusal(code="retry_refused", field="/order", detail=detail)
     refusal = ending.plan_refusal(batch, order) or _reopens_too_many(batch, order) or _still_fails(batch, order)
     if refusal is not None:

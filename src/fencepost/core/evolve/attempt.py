@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.amounts import plus
+from fencepost.core.amounts import charged_with
 from fencepost.core.canonical import encode_trusted, sanitize
 from fencepost.core.deadlines import has_lapsed
 from fencepost.core.evolve.edit import (
@@ -150,7 +150,7 @@ def attempt_descriptor(edit: Edit, body: attempt.AttemptDescriptor) -> None:
     move_order(edit, order, "active", "attempt_running")
     hold = edit.need(known.hold, HoldState)
     held = edit.less(hold.held, _ONE_ATTEMPT, known.hold)
-    edit.change(known.hold, hold, held=held, charged=plus(hold.charged, _ONE_ATTEMPT))
+    edit.change(known.hold, hold, held=held, charged=charged_with(hold.charged, _ONE_ATTEMPT))
     book(edit, hold.accounts, free=_ONE_ATTEMPT, charge=_ONE_ATTEMPT)
 
 
@@ -324,6 +324,12 @@ def holder_gone_proof(edit: Edit, body: attempt.HolderGoneProof) -> None:
     edit.change(known.attempt, known, gone_seq=edit.fact.seq)
 
 
+def _may_credit(edit: Edit, hold: HoldState, basis: str) -> bool:
+    """A planned pause costs no attempt (lifecycle, 8): a drain, or a yield with a checkpoint of its own."""
+    known = edit.need(hold.attempt, AttemptState)
+    return basis == "stopped" or (basis == "yielded" and bool(known.checkpoint))
+
+
 def _remember(edit: Edit, hold: HoldState, receipts: tuple[str, ...]) -> None:
     """A receipt of a provider is booked once in the whole scope. The kernel's own name their attempt."""
     for name in receipts:
@@ -341,9 +347,11 @@ def hold_settled(edit: Edit, body: budget.HoldSettled) -> None:
     _remember(edit, hold, body.receipts)
     edit.require(body.estimated_us <= body.charged.get("time_us", 0), f"{hold.hold} estimates more than it charges")
     if body.credited:
+        earned = body.credited == _ONE_ATTEMPT and _may_credit(edit, hold, body.basis)
+        edit.require(earned, f"{hold.hold} credits what nobody gives")
         order = edit.need(hold.order, OrderState)
         edit.change(order.order, order, yields=order.yields + 1)
-    charged = plus(hold.charged, body.charged)
+    charged = charged_with(hold.charged, body.charged)
     edit.change(
         hold.hold,
         hold,
@@ -387,7 +395,7 @@ def hold_adjusted(edit: Edit, body: budget.HoldAdjusted) -> None:
     edit.change(
         hold.hold,
         hold,
-        charged=plus(hold.charged, body.charged),
+        charged=charged_with(hold.charged, body.charged),
         receipts=(*hold.receipts, *body.receipts),
         estimated_us=hold.estimated_us - body.explained_us,
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.amounts import minus, plus, shortfall
+from fencepost.core.amounts import charged_with, minus, plus, shortfall
 from fencepost.core.ids import sha256_of
 from fencepost.core.machines import ATTEMPT, ENDED, WORK_ORDER, CorruptHistory, Machine, order_guard
 from fencepost.core.readiness import Verdict, verdict_of_all
@@ -256,7 +256,7 @@ def book(
         if free:
             held = edit.less(held, free, subject)
         if charge:
-            charged = plus(charged, charge)
+            charged = charged_with(charged, charge)
         if credit:
             charged = edit.less(charged, credit, subject)
         edit.change(subject, value, account=Account(account.ceiling, held, charged))

@@ -65,6 +65,7 @@ def _table() -> dict[MachineRow, str]:
     order("active", REQUESTED, "cancelled")
     order("active", RESULT_FIRST, "conflict")
     order("cancellation_requested", APPLIED_EFFECT, "failed")
+    order("waiting", APPLIED_EFFECT, "failed")
     order("retry_wait", REPORTED, "budget_exhausted", "failed")
     order("conflict", CHOICE, "result_pending", "failed")
     resolved = ("result_reported", "retryable_failed", "failed", "unknown_terminal", "cancelled_no_effect")

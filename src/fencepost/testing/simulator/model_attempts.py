@@ -242,7 +242,7 @@ def _is_kept(world: World, attempt: Attempt, fence: int, usages: Any) -> bool:
 
 
 def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
-    """A drain: the attempt is credited back, its time stays charged."""
+    """A drain is credited back, an end for want of a renewal is not; its time stays charged."""
     attempt = world.attempts.get(command["attempt"])
     if attempt is None:
         return Refused("not_found")
@@ -252,14 +252,18 @@ def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
     if not is_live(world, attempt, command["fence"]):
         return stopped_late(world, attempt, command["fence"], duration_us)
     order = world.orders[attempt.order]
-    credited = {"attempts": 1} if order.yields < world.limits["yields_max"] else {}
-    path = ("yielded",) if attempt.state == "running" else ("cancellation_requested", "cancelled_no_effect")
-    move_attempt(world, attempt, *path, reason="drained", evidence=command.get("note", ""))
+    lost = bool(command.get("lost"))
+    reason = "lease_expired" if lost else "drained"
+    credited = {"attempts": 1} if not lost and order.yields < world.limits["yields_max"] else {}
+    path = (
+        ("yielded",) if attempt.state == "running" and not lost else ("cancellation_requested", "cancelled_no_effect")
+    )
+    move_attempt(world, attempt, *path, reason=reason, evidence=command.get("note", ""))
     charged = {TIME: duration_us} if duration_us else {}
     receipt = f"kernel:{attempt.attempt}:time"
     settle(world, world.holds[attempt.hold], "stopped", charged, receipts=[receipt], credited=credited)
     order.activations -= len(credited)
-    lose(world, order, "drained", attempt.attempt)
+    lose(world, order, reason, attempt.attempt)
     return {"order": order.order}
 
 

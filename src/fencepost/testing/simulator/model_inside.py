@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.testing.simulator.model_attempts import is_live, late
-from fencepost.testing.simulator.model_budgets import TIME, charge, is_dimension
+from fencepost.testing.simulator.model_budgets import TIME, charge, is_dimension, rounded_up
 from fencepost.testing.simulator.model_canonical import canonical, digest_of
 from fencepost.testing.simulator.model_moves import plan_of, plan_over
 from fencepost.testing.simulator.model_state import SCOPE, Attempt, Order, Outcome, Refused, World
@@ -99,6 +99,9 @@ def record_artifact(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"attempt": attempt.attempt, "digest": command["artifact"]["digest"]}
 
 
+CURRENCIES_MAX = 16  # in which one attempt is charged
+
+
 def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     """A receipt is booked as it is; under a lost fence its sender is refused, and it is booked all the same."""
     known = speaker(world, command)
@@ -107,18 +110,22 @@ def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     attempt, order = known
     usage = command["usage"]
     name = f"{usage['provider']}:{usage['receipt']}"
-    code = _usage_refusal(world, usage, name)
+    hold = world.holds[attempt.hold]
+    named = {each for each in [*hold.charged, *usage["amounts"], *usage.get("unknown", ())] if each[:6] == "money_"}
+    code = _usage_refusal(world, usage, name) or ("too_large" if len(named) > CURRENCIES_MAX else "")
     if code:
         return Refused(code)
     if command["fence"] != attempt.fence or not attempt.descriptor_seq:
         return Refused("stale_fence")
     live = is_live(world, attempt, command["fence"])
-    hold = world.holds[attempt.hold]
     said = world.receipts.get(name)
     if said is not None:
         if said and said != digest_of(usage):
             return Refused("receipt_differs")
         return _charged(attempt, name, hold.held, {}, duplicate=True) if live else Refused("rejected_stale")
+    if hold.charges >= world.limits["charges_per_attempt_max"]:
+        return Refused("too_large")
+    hold.charges += 1
     body: dict[str, Any] = {
         "attempt": attempt.attempt,
         **{key: value for key, value in _bound(order, command).items() if key != "input_set"},
@@ -192,12 +199,14 @@ def submit_child(world: World, command: Mapping[str, Any]) -> Outcome:
 
 
 def _shares(world: World, parent: Order, draft: Mapping[str, Any]) -> Shares:
-    """Of each dimension that something above the child limits, the nearest such ceiling is what is shared."""
+    """Of each dimension that something above the child limits, the nearest such level gives one attempt's part."""
     above: dict[str, int] = {}
     for subject in parent.accounts:
         if subject != SCOPE:
-            above |= world.accounts[subject].ceiling
-    return shares_for(draft, above, above.get("attempts", 1))
+            ceiling = world.accounts[subject].ceiling
+            first = len(world.plans[subject].orders) if subject in world.plans else 1
+            above |= {name: rounded_up(amount, ceiling.get("attempts", first)) for name, amount in ceiling.items()}
+    return shares_for(draft, above, 1)
 
 
 def _is_same(world: World, parent: Order, draft: Mapping[str, Any], found: Order) -> bool:
@@ -212,6 +221,24 @@ def _is_same(world: World, parent: Order, draft: Mapping[str, Any], found: Order
     return world.contracts[spec["contract"]] == work_of(world, asked, draft, contracts)
 
 
+def _asks_for_more(parent: Mapping[str, Any], draft: Mapping[str, Any]) -> bool:
+    """Whether a child would have what its parent does not: a lower class, or more of anything else."""
+    classes, effects = ("public", "internal", "private"), ("none", "declared", "opaque")
+    priorities = ("low", "normal", "high")
+    passed = parent.get("environment", ())
+
+    def is_passed(name: str) -> bool:
+        return any(name == one or (one[-1:] == "*" and name.startswith(one[:-1])) for one in passed)
+
+    return (
+        classes.index(draft["classification"]) < classes.index(parent["classification"])
+        or not all(is_passed(name) for name in draft.get("environment", ()))
+        or not set(draft.get("may", ())) <= set(parent.get("may", ()))
+        or effects.index(draft["effects"]) > effects.index(parent["effects"])
+        or priorities.index(draft["priority"]) > priorities.index(parent["priority"])
+    )
+
+
 def _child_refusal(world: World, parent: Order, draft: Mapping[str, Any]) -> str:
     limits = world.limits
     if _NAME.fullmatch(draft["task"]) is None or draft.get("handed"):
@@ -220,6 +247,8 @@ def _child_refusal(world: World, parent: Order, draft: Mapping[str, Any]) -> str
     for member in members:
         if member.get("order") or member.get("task") == draft["task"] or member.get("task") not in parent.children:
             return "dependency_missing"
+    if _asks_for_more(parent.spec, draft):
+        return "child_exceeds"
     if draft["task"] in parent.children:
         return ""
     depth, above = 1, parent

@@ -150,6 +150,7 @@ class Hold:
     receipts: set[str] = field(default_factory=set)
     settle_by_us: int = 0
     estimated_us: int = 0
+    charges: int = 0
     endings: int = 0
 
 

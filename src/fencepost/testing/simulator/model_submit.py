@@ -87,6 +87,7 @@ def _bounds(world: World, command: Mapping[str, Any]) -> str:
         return "too_large"
     wrong = (
         len({draft["task"] for draft in orders}) != len(orders)
+        or any("." in draft["task"] for draft in orders)
         or (command.get("deadline_us") or 0) > limits["duration_max_us"]
         or ceilings_are_wrong(command.get("ceilings", {}))
     )

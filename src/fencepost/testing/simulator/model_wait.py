@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.testing.simulator.model_attempts import is_live, stopped_late
-from fencepost.testing.simulator.model_budgets import TIME, settle
+from fencepost.testing.simulator.model_budgets import TIME, settle, shares_of, spent_out
 from fencepost.testing.simulator.model_inside import speaker
-from fencepost.testing.simulator.model_moves import children_ended, enter, enter_attempt, move
+from fencepost.testing.simulator.model_moves import children_ended, end, enter, enter_attempt, move
 from fencepost.testing.simulator.model_state import Order, Outcome, Refused, World
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -38,6 +38,10 @@ def report_yielded(world: World, command: Mapping[str, Any]) -> Outcome:
     receipt = f"kernel:{attempt.attempt}:time"
     settle(world, world.holds[attempt.hold], "yielded", charged, receipts=[receipt], credited=credited)
     order.activations -= len(credited)
+    _, least = shares_of(world, order)
+    if spent_out(world, order, least):
+        end(world, order, "budget_exhausted", "budget_exhausted", attempt.attempt)
+        return {"order": order.order, "state": "budget_exhausted"}
     wait = {key: draft[key] for key in ("question", "prompt", "orders") if draft.get(key)}
     if draft.get("after_us"):
         wait["until_us"] = world.now_us + draft["after_us"]
