@@ -14,6 +14,7 @@ from fencepost.core.canonical import digest_of
 from fencepost.core.decide import Decided
 from fencepost.core.machines import ENDED, WORK_ORDER
 from fencepost.core.state import AttemptState, HoldState, OrderState, PlanState, ReceiptState, receipt_subject
+from fencepost.core.strictjson import INT_MAX
 from fencepost.testing.search.moves import Cast
 from fencepost.testing.search.place import MachineRow, Place, Refold
 
@@ -87,8 +88,18 @@ def _yielded(before: Place, command: c.ReportYielded, attempt: AttemptState, beh
     there = wait.question in was.answers or (
         bool(wait.orders) and all(before.values[name].state in ENDED for name in wait.orders)
     )
-    wanted = "ready" if there else "waiting"
+    wanted = "budget_exhausted" if _is_spent(order, behind) else "ready" if there else "waiting"
     return "" if order.state == wanted else f"an attempt yielded and its order is {order.state}, not {wanted}"
+
+
+def _is_spent(order: OrderState, behind: Any) -> bool:
+    """Whether what is left of some ceiling above it, if nothing were held, is less than an attempt needs."""
+    for subject in order.accounts:
+        account = behind(subject).account
+        for dimension, least in order.terms.hold_least.items():
+            if account.charged.get(dimension, 0) + least > account.ceiling.get(dimension, INT_MAX):
+                return True
+    return False
 
 
 def _charged(before: Place, command: c.ChargeUsage, behind: Any) -> str:
