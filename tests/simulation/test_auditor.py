@@ -52,7 +52,7 @@ def test_the_auditor_knows_every_command_and_its_rights() -> None:
 
 def test_every_reply_is_predicted() -> None:
     predicted: set[tuple[str, str]] = set()
-    for seed in range(8):
+    for seed in range(12):
         predicted.update(silent(seed, 500).predicted)
     carried_out = {command for command, refusal in predicted if not refusal}
     assert carried_out >= {*PAIRS, "open_scope"} - {"settle_hold", "reexamine", "end_backoff"}
