@@ -203,3 +203,5 @@ def test_what_was_used_beyond_a_ceiling_is_marked(tmp_path: Path) -> None:
     shown = repo.document("order", "show", "a")
     assert (shown["state"], shown["over"]) == ("applied", {"calls": 3})
     assert "calls 3 more than this order's ceiling" in repo.call("order", "show", "a").stdout
+    assert repo.document("attempt", "show", "a")["over"] == {"calls": 3}
+    assert "calls 3 more than was set aside for it" in repo.call("attempt", "show", "a").stdout

@@ -111,7 +111,16 @@ def evidence(look: Look, attempt: AttemptState, order: OrderState) -> dict[str, 
     document["evidence"] = {
         name: msgspec.to_builtins(look.body(seq, _RECORDS[name])) if seq else None for name, seq in seqs.items()
     }
+    document["over"] = _over(document)
     return document
+
+
+def _over(document: Mapping[str, Any]) -> dict[str, int]:
+    """By how much more was charged than was set aside for it, in the dimensions that were."""
+    reserved = (document["evidence"]["reservation"] or {}).get("amounts", {})
+    charged = (document["hold"] or {}).get("charged", {})
+    over = {name: charged.get(name, 0) - value for name, value in reserved.items()}
+    return {name: value for name, value in sorted(over.items()) if value > 0}
 
 
 def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
@@ -135,6 +144,8 @@ def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
     if hold is not None:
         held = f", still holds {amounts(hold['held'])}" if hold["held"] else ""
         rows.append(("hold", f"{hold['state']}, charged {amounts(hold['charged'])}{held}"))
+    if document["over"]:
+        rows.append(("over", f"{amounts(document['over'])} more than was set aside for it"))
     records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)
     rows.append(("records", records))
     fields(out, rows, width=max(len(label) for label, _ in rows))
