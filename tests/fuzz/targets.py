@@ -307,7 +307,8 @@ def _check_problem(problem: PlanProblem, raw: RawDocument | PlanProblem) -> None
     if isinstance(raw, PlanProblem):
         require(problem == raw, "what could not be read was checked")
         return
-    require(problem.line is None, "a line in a document that was read")
+    lines = raw.toml.count("\n") + 1 if raw.toml else 0
+    require(problem.line is None or 1 <= problem.line <= lines, f"there is no line {problem.line}")
     if "\\" not in problem.at and problem.at.count("/") <= PLAN_DEPTH_MAX:
         _require_place(problem.at, raw.value, is_missing=None)
 

@@ -83,7 +83,10 @@ def test_every_problem_at_once_with_code_and_place_and_nothing_written(repo: Rep
     assert sorted(repo.folder.rglob("*")) == before
     said = repo.call("run", "plan.toml").stderr
     assert said.count("error [") == len(found)
-    assert "  where: plan.toml at /work/1/needs (a)\n" in said
+    assert "  where: plan.toml line 11 at /work/1/needs (a)\n" in said
+    lines = {error["where"]["at"]: error["where"]["line"] for error in document["errors"]}
+    assert lines["/budget/attempts"] == 2 and lines["/work/2/inputs/0"] == 17
+    assert lines["/work/1/run"] == 8, "what is missing is missing in its table"
 
 
 def test_a_syntax_error_comes_alone_with_its_line(repo: Repo) -> None:

@@ -33,7 +33,9 @@ def test_every_key_that_is_not_built_is_refused_by_name() -> None:
         ("unsupported_feature", "/work/2/effect"),
     ]
     assert [problem.name for problem in checked.problems] == [None, "tests", "tests", "publish"]
-    assert all(problem.next and problem.line is None for problem in checked.problems)
+    assert all(problem.next for problem in checked.problems)
+    told = [PRODUCT_EXAMPLE.splitlines()[(problem.line or 0) - 1].split() for problem in checked.problems]
+    assert [words[0] for words in told] == ["[reviewers.second-look]", "review", "resources", "[[work.effect]]"]
 
 
 def test_the_rest_of_the_example_is_accepted_with_its_values() -> None:

@@ -15,6 +15,7 @@ from fencepost.core.planfile.document import (
     Retry,
     WorkItem,
 )
+from fencepost.core.planfile.lines import with_lines
 from fencepost.core.planfile.patterns import (
     FileTree,
     Pattern,
@@ -49,4 +50,5 @@ __all__ = [
     "covers",
     "read_document",
     "select",
+    "with_lines",
 ]

@@ -23,6 +23,7 @@ from fencepost.core.planfile.document import PlanDocument, Priority, WorkItem
 from fencepost.core.planfile.files import check_files, refuse_missing
 from fencepost.core.planfile.graph import Sorted, raise_priorities, ring_text, sort_graph
 from fencepost.core.planfile.groups import KINDS
+from fencepost.core.planfile.lines import with_lines
 from fencepost.core.planfile.patterns import FileTree
 from fencepost.core.planfile.problems import Findings, PlanProblem, Spot, quote
 from fencepost.core.planfile.read import RawDocument, Syntax, read_document
@@ -120,7 +121,7 @@ def check_document(
             document = document if digest is not None else None
     return CheckedPlan(
         document=document,
-        problems=tuple(_with_name(problem, names) for problem in findings.problems()),
+        problems=with_lines(raw, [_with_name(problem, names) for problem in findings.problems()]),
         problems_left_off=findings.left_off,
         order=order,
         content_digest=digest,

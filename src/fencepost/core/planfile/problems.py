@@ -20,8 +20,8 @@ class PlanProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One refusal.
 
     `at` is a JSON pointer into the document ("" is the document itself); a missing key is named as if it were
-    there. `name` is the name of the work order concerned, `line` (from 1) is known for syntax errors only,
-    and `next` says what to write instead.
+    there. `name` is the name of the work order concerned, `line` (from 1) is the one of the place, or of the
+    key or table that it lies in, None where that is not known, and `next` says what to write instead.
     """
 
     code: str

@@ -39,10 +39,12 @@ _TOML_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 class RawDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed document before any check:
 
-    strings, integers, booleans, lists and tables, and what is refused.
+    strings, integers, booleans, lists and tables, and what is refused. `toml` is the text that it was read from,
+    "" for any other, for the lines of its problems.
     """
 
     value: object
+    toml: str = ""
 
 
 class _DoubledKey(Exception):
@@ -101,7 +103,7 @@ def _read_toml(text: str) -> RawDocument | PlanProblem:
         most = bounds.DEPTH_MAX
         return _syntax(f"a key has more than {most} parts", line, f"nest at most {most} deep")
     try:
-        return RawDocument(value=tomllib.loads(text))
+        return RawDocument(value=tomllib.loads(text), toml=text)
     except ValueError as error:
         words = str(error)
         place = _TOML_LINE.search(words)

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fencepost.app import callables_at, inspect_inputs, repository_at
-from fencepost.core.planfile import CheckedPlan, PlanDocument, PlanProblem, RawDocument, check_document, read_document
+from fencepost.core.planfile import (
+    CheckedPlan,
+    PlanDocument,
+    PlanProblem,
+    RawDocument,
+    check_document,
+    read_document,
+    with_lines,
+)
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.repository import Repository, RepositoryError
 from fencepost.services.callables import Callee
@@ -165,7 +173,7 @@ def check(source: Source) -> Checked:
         problems += unfit
     problems += extra
     if accepted is None or problems:
-        raise PlanRefused(source.file, problems, found.problems_left_off)
+        raise PlanRefused(source.file, with_lines(raw, problems), found.problems_left_off)
     return Checked(
         source=source,
         document=accepted.document,
