@@ -377,7 +377,7 @@ WORLDS: tuple[World, ...] = (
     World(
         name="untold",
         says="a child asks a person while its parent's end has been told to another order and not to it yet",
-        orders=(draft("a", attempts=3, retry=False), draft("b", group("required", "a"), attempts=1, retry=False)),
+        orders=(draft("a", retry=False), draft("b", group("required", "a"), attempts=2, retry=False)),
         children=(draft("kid", attempts=2, retry=False),),
         may={"child": 1, "yield": 1, "cancel": 1},
         waits=("question",),
