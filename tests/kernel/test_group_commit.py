@@ -9,13 +9,16 @@ from fencepost.core.anchor import Checkpoint
 from fencepost.core.canonical import encode_trusted
 from fencepost.core.commands import (
     AnyCommand,
+    AppendEvent,
     CancelOrder,
     ObserveClock,
     ProveHolderGone,
+    ReportYielded,
     Request,
     Reserve,
     ReserveNext,
     SubmitOrder,
+    WaitDraft,
 )
 from fencepost.core.decide import Decided, Given, View
 from fencepost.core.decide import decide as decide_command
@@ -317,6 +320,41 @@ def test_w19_what_is_charged_by_the_clock_rests_on_a_reading_of_its_moment() -> 
     assert codes(receipts) == [None, None]
     with kernel.reader.look() as look:
         assert look.get("scope").account.charged["time_us"] == 1_000
+    assert matches(kernel)
+
+
+def test_w10_a_wait_is_counted_from_the_moment_that_its_attempt_ended() -> None:
+    """A second that is waited for is a second, however long the last observation is good enough for others."""
+    clock = FakeClock()
+    kernel = kernel_over(memory(), clock=clock)
+    done(kernel, "dispatcher", enrol())
+    [reserved] = done(kernel, "dispatcher", reserve(done(kernel, "human", submit("a"))))["reservations"]
+    done(kernel, "dispatcher", activate(reserved))
+    with kernel.reader.look() as look:
+        attempt = look.attempt(reserved["attempt"])
+        began = look.clock()
+        assert attempt is not None and began is not None
+        order = look.order(attempt.order)
+        assert order is not None
+    said = {"spec": order.spec, "input_set": attempt.input_set}
+    done(
+        kernel,
+        "executor",
+        AppendEvent(attempt=attempt.attempt, fence=attempt.fence, family="execution_started", **said),
+    )
+    clock.advance(FIRST_VALUES.clock_resolution_us - 2)
+    yielded = ReportYielded(
+        attempt=attempt.attempt,
+        fence=attempt.fence,
+        **said,
+        duration_us=1,
+        wait=WaitDraft(after_us=1_000_000),
+    )
+    done(kernel, "executor", yielded)
+    with kernel.reader.look() as look:
+        waiting = look.order(attempt.order)
+    assert waiting is not None and waiting.state == "waiting"
+    assert waiting.wait_until_us == began.logical_us + FIRST_VALUES.clock_resolution_us - 2 + 1_000_000
     assert matches(kernel)
 
 

@@ -506,9 +506,10 @@ NEEDS_CLOCK: frozenset[type[Command]] = frozenset(PAIRS) - {OpenScope, ObserveCl
 """Commands that name an accepted observation; the sampler's comes first when the last one is too old. Every command
 is judged by a grant that may end, and whatever makes an order ready gives it its place in the queue."""
 
-MEASURES_TIME: frozenset[type[Command]] = frozenset({ProveHolderGone})
-"""Commands that charge the time until now: they rest on a reading of this moment. An older one, however little older,
-would take from the charge what had passed since, and all of it from an attempt that began after it."""
+MEASURES_TIME: frozenset[type[Command]] = frozenset({ProveHolderGone, ReportYielded})
+"""Commands that measure time from now or until now: they rest on a reading of this moment. An older one, however little
+older, would take from a charge what had passed since, and all of it from an attempt that began after it; and it would
+end a wait before its time has passed."""
 
 
 class Request(Part, frozen=True):
