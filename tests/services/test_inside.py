@@ -313,6 +313,18 @@ def test_w5_a_drain_is_told_with_whatever_the_program_says_next(world: World) ->
     speaker.close()
 
 
+def test_lifecycle_9_what_a_program_asks_while_its_worker_drains_is_asked(world: World) -> None:
+    speaker = Speaker(world, stubborn=True)
+    plan, attempt = begin(world, speaker)
+    world.workers[0].request_stop()
+    assert attempt.request("yield", question="colour", prompt="which?")[0]["yielding"] is True
+    speaker.end()
+    world.workers[0].stop()
+    order = world.order(plan, "a")
+    assert order.state == "waiting" and order.wait is not None and order.wait.question == "colour"
+    speaker.close()
+
+
 def test_w5_a_start_that_could_not_be_told_is_told_before_the_wait(world: World, speaker: Speaker) -> None:
     """A wait needs an attempt that has been told to run."""
     plan = world.submit(speaker.draft())

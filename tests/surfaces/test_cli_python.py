@@ -160,6 +160,7 @@ def test_x10_an_interpreter_without_fencepost_runs_callables(repo: Repo) -> None
         ("attempt.step('a', object)", "step_refused", "of type object"),
         ("return 1", "result_invalid", "not a fencepost.Result"),
         ("os._exit(3)", "exit_code_unexpected", "exit code 3"),
+        ("os._exit(0)", "callable_raised", "neither returned nor raised"),
         ("os.kill(os.getpid(), 9)", "killed_by_signal", "signal 9"),
         ("import nothing_like_it", "callable_raised", "work.py:6 in work"),
     ],

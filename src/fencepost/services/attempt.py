@@ -229,7 +229,8 @@ class Attempts:
         finally:
             note = self._sink.close(desk)
             run.events += () if note is None else (note,)
-        if (ended.reason, ended.exit_code, ended.tree_empty) == ("exited", 0, True):
+        if ended.reason in ("exited", "stopped") and (ended.exit_code, ended.tree_empty) == (0, True):
+            # One that is stopped by a drain, and ends well, waits for what it has asked for all the same.
             run.wish = desk.wish
         return ended
 

@@ -185,6 +185,9 @@ def _failure(
     claimed = None if told is None else told.failed_as()
     if claimed is not None:
         return claimed
+    if spec.python is not None and told is None and ended.exit_code == 0:
+        # Whoever leaves by the back door (os._exit, in whatever thread) has claimed nothing.
+        return "executor", "callable_raised", "its process ended by itself: the callable neither returned nor raised"
     if ended.exit_code != spec.accept.exit_code:
         return "executor", "exit_code_unexpected", f"exit code {ended.exit_code}, not {spec.accept.exit_code}"
     if problems:
