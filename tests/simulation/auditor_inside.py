@@ -109,8 +109,8 @@ class Inside(Drafts):
             draft = msgspec.structs.replace(
                 draft,
                 classification=above.classification,  # type: ignore[arg-type]  # the state keeps it as text
-                effects=above.effects,  # type: ignore[arg-type]  # likewise
-                priority=above.priority,  # type: ignore[arg-type]  # likewise
+                effects=above.effects,  # type: ignore[arg-type]  # the state keeps it as text
+                priority=above.priority,  # type: ignore[arg-type]  # the state keeps it as text
                 may=above.may,
                 environment=(),
             )

@@ -13,8 +13,10 @@ from fencepost.core.evolve import evolve
 from fencepost.core.limits import Limits
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.planfile.bounds import CURRENCIES_MAX
+from fencepost.core.records.attempt import AttemptYielded
 from fencepost.core.records.budget import HoldSettled, UsageCharged
-from fencepost.core.records.plan import PythonCall, Wait, WorkOrderMoved
+from fencepost.core.records.common import LogRef
+from fencepost.core.records.plan import PythonCall, Wait, WorkOrderMoved, WorkOrderSpec
 from fencepost.core.state import OrderState, decode_value, encode_value
 from fencepost.core.views import only_a_person_can_move
 from tests.support.states import TASK, world_in
@@ -119,6 +121,67 @@ def test_lifecycle_9_a_yield_that_took_no_time_charges_none() -> None:
     world.ok(world.yielding(world.attempt_of(world.order(TASK)), duration_us=0, question="go"))
     (settled,) = (fact.body for fact in world.facts if isinstance(fact.body, HoldSettled))
     assert (settled.basis, settled.charged) == ("yielded", {})
+
+
+def test_w5_both_streams_of_an_attempt_that_yields_stand_in_the_record_of_its_end() -> None:
+    world = world_in("active/running")
+    out, err = (LogRef(digest="sha256:" + digit * 64, bytes_total=9, bytes_kept=3) for digit in "12")
+    world.ok(world.yielding(world.attempt_of(world.order(TASK)), question="go", stdout=out, stderr=err))
+    (body,) = (fact.body for fact in world.facts if isinstance(fact.body, AttemptYielded))
+    assert (body.stdout, body.stderr) == (out, err)
+
+
+def test_lifecycle_9_who_yields_without_an_attempt_left_is_told_so_and_the_attempt_is_the_cause() -> None:
+    world = World()
+    world.submit(draft(TASK, attempts=1))
+    world.ok(world.event(world.activate(TASK)))
+    order = world.order(TASK)
+    told = world.ok(world.yielding(world.attempt_of(order), question="go"))
+    assert told == {"order": order.order, "state": "budget_exhausted"}
+    assert (last_move(world).reason, last_move(world).cause) == ("budget_exhausted", order.attempt)
+
+
+def test_lifecycle_9_a_question_that_was_answered_before_is_answered_because_of_the_attempt_that_asks() -> None:
+    world = world_in("waiting")
+    world.ok(c.AnswerOrder(order=world.order(TASK).order, question="go", value="yes"))
+    again = world.activate(TASK)
+    world.ok(world.event(again))
+    world.ok(world.yielding(again, question="go"))
+    assert (last_move(world).reason, last_move(world).cause) == ("answered", again.attempt)
+
+
+def test_w18_the_currencies_that_a_receipt_calls_unknown_are_counted_too() -> None:
+    world = world_in("active/running")
+    names = [f"money_micros:A{chr(65 + number)}A" for number in range(CURRENCIES_MAX + 1)]
+    mine = world.attempt_of(world.order(TASK))
+    detail = {"subject": "the number of currencies of an attempt", "bound": str(CURRENCIES_MAX)}
+    assert refusal(world, world.charge(mine, "r", *names)) == ("too_large", "/usage/amounts", detail)
+    assert world.decide(world.charge(mine, "r", *names[1:])).refusal is None
+
+
+def test_w18_an_order_that_does_not_say_how_often_it_tries_gives_its_child_a_whole_ceiling() -> None:
+    world = World()
+    order = world.ok(c.SubmitOrder(order=draft("lone", ceilings={"calls": 8})))["order"]
+    state = world.live.values[order]
+    world.ok(c.Reserve(order=order, expected=state.version, worker=world.worker()))
+    reserved = world.attempt_of(world.live.values[order])
+    world.ok(world.activation(reserved))
+    mine = world.live.values[reserved.attempt]
+    world.ok(world.event(mine))
+    told = world.do(world.child(mine, draft("part", attempts=1)))
+    assert told.refusal is None
+    (child,) = (fact.subject for fact in told.facts if isinstance(fact.body, WorkOrderSpec))
+    assert world.live.values[child].terms.hold["calls"] == 8
+
+
+def test_w4_a_name_that_is_shorter_than_a_prefix_is_not_within_it() -> None:
+    world = World()
+    world.submit(draft(TASK, attempts=9, environment=("SHOP_*",)))
+    world.ok(world.event(world.activate(TASK)))
+    mine = world.attempt_of(world.order(TASK))
+    code, field, _ = refusal(world, world.child(mine, draft("part", attempts=1, environment=("SHOPS",))))
+    assert (code, field) == ("child_exceeds", "/order/environment")
+    assert world.decide(world.child(mine, draft("part", attempts=1, environment=("SHOP_A",)))).refusal is None
 
 
 def test_w17_nothing_is_charged_on_a_hold_that_was_given_back() -> None:
