@@ -262,3 +262,44 @@ def test_c1_the_callable_of_an_order_is_part_of_its_spec_and_of_its_contract() -
 def test_every_value_is_read_back_as_it_was_written() -> None:
     for value in world_in("waiting").live.values.values():
         assert decode_value(encode_value(value)) == value
+
+
+USD, EUR = "money_micros:USD", "money_micros:EUR"
+
+
+def _unbudgeted(world: World, order: OrderState) -> OrderState:
+    """Its currency is budgeted by nobody, so that it waits for a person."""
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5}))
+    world.do(c.Reserve(order=order.order, expected=order.version, worker=world.worker()))
+    found: OrderState = world.live.values[order.order]
+    assert found.reason == "currency_not_budgeted"
+    return found
+
+
+def test_w15_a_block_that_is_out_of_date_is_seen_behind_others_that_wait_for_a_person() -> None:
+    world = World()
+    plan = world.submit(draft("a", ceilings={"attempts": 2, USD: 10}), draft("b"))
+    blocked = _unbudgeted(world, world.order("a"))
+    asks = replace(world.order("b"), state="conflict", reason="results_differ")
+    assert only_a_person_can_move([asks, blocked], world.clock, world.get)
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50}))
+    assert not only_a_person_can_move([asks, blocked], world.clock, world.get)
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5}))
+    world.ok(c.SetBudget(account=plan, ceilings={"calls": 7}))
+    assert only_a_person_can_move([asks, blocked], world.clock, world.get), "whatever else its plan limits since"
+
+
+def test_w15_what_is_exhausted_meanwhile_ends_by_itself_though_its_currency_is_not_budgeted() -> None:
+    world = World()
+    plan = world.submit(draft("a", ceilings={"attempts": 2, USD: 10}))
+    blocked = _unbudgeted(world, world.order("a"))
+    assert only_a_person_can_move([blocked], world.clock, world.get)
+    world.ok(c.SetBudget(account=plan, ceilings={"time_us": 1}))
+    assert not only_a_person_can_move([blocked], world.clock, world.get)
+
+
+def test_w15_an_order_outside_a_plan_waits_for_a_person_too() -> None:
+    world = World()
+    name = world.ok(c.SubmitOrder(order=draft("lone", ceilings={"attempts": 2, USD: 10})))["order"]
+    blocked = _unbudgeted(world, world.live.values[name])
+    assert only_a_person_can_move([blocked], world.clock, world.get)
