@@ -183,14 +183,20 @@ def ended(**changes: Any) -> Ended:
     return Ended(**{**values, **changes})
 
 
+def _ran(end: Ended) -> Any:
+    return SimpleNamespace(ended=end, events=())
+
+
 def test_case_23_an_end_without_proof_is_no_success_and_gives_nothing_back() -> None:
-    spec: Any = SimpleNamespace(accept=SimpleNamespace(exit_code=0))
+    spec: Any = SimpleNamespace(accept=SimpleNamespace(exit_code=0), python=None)
     assert results._failure(spec, ended(), (), None) == (None, "", "")
     assert results._failure(spec, ended(tree_empty=False), (), None)[:2] == ("terminal", "containment_lost")
     leases: Any = SimpleNamespace(failures=0)
-    means: Any = SimpleNamespace(base_environment={})  # whoever asks it for anything fails
+    means: Any = SimpleNamespace(base_environment={}, kernel=None)  # whoever asks it for anything fails
     attempts = Attempts(means, OTHER, leases, None, None, None)  # type: ignore[arg-type]  # not asked here
-    attempts._stopped(SimpleNamespace(lost=""), SimpleNamespace(), ended(reason="stopped", tree_empty=False))  # type: ignore[arg-type]  # neither is asked
+    attempts._stopped(SimpleNamespace(lost=""), SimpleNamespace(), _ran(ended(reason="stopped", tree_empty=False)))  # type: ignore[arg-type]  # neither is asked
     assert leases.failures == 1
     with pytest.raises(AttributeError):
-        attempts._stopped(SimpleNamespace(lost="", attempt="a", fence=1), SimpleNamespace(), ended(reason="stopped"))  # type: ignore[arg-type]  # a proved end is told
+        attempts._stopped(
+            SimpleNamespace(lost="", attempt="a", fence=1), SimpleNamespace(), _ran(ended(reason="stopped"))
+        )  # type: ignore[arg-type]  # a proved end is told

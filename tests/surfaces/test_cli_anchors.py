@@ -98,13 +98,14 @@ def test_a_kept_file_that_is_damaged_is_found_and_mended_by_doing_it_again(repo:
     assert found(repo, "artifacts")["level"] == "ok"
 
 
-def test_what_is_signed_inside_an_attempt_stays_when_its_folder_goes(tmp_path: Path) -> None:
-    """HOME is the attempt's own there: an anchor below it would vanish with the workspace."""
+def test_what_is_signed_beside_an_attempt_that_may_not_write_stays_when_its_folder_goes(tmp_path: Path) -> None:
+    """A program may not submit to the store that it runs in, and no anchor stands below the HOME that it is given."""
     repo = make_repo(tmp_path)
     repo.write("inner.toml", ONE)
     submit = 'fencepost plan submit \\"$FENCEPOST_REPO/inner.toml\\"'
     repo.write("outer.toml", ONE.replace('["true"]', f'["sh", "-c", "{submit}"]'))
-    assert repo.call("run", "outer.toml").returncode == 0
+    assert repo.call("run", "outer.toml").returncode == 7
+    assert "inside_attempt" in repo.call("order", "log", "only").stdout
     home = repo.folder / ".fencepost"
     left = Path((home / "anchored").read_text().strip())
     assert not left.is_relative_to(home / "work")

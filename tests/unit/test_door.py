@@ -500,14 +500,14 @@ def test_only_its_user_may_enter_the_folder(door: Opened) -> None:
 def test_a_home_on_a_long_path_has_its_socket_elsewhere(tmp_path: Path) -> None:
     home = tmp_path / ("h" * 120)
     home.mkdir()
-    running = tmp_path / "x"
-    running.mkdir()
-    folders = folders_for(home, "0123456789abcdef", {"XDG_RUNTIME_DIR": str(running)})
-    foretold = folder_that_would_do(folders[:2])
-    assert not list(running.iterdir()), "it is only asked about"
-    listener, path = bound_socket(folders[:2])
-    listener.close()
-    assert foretold == Path(path).parent == running / "fencepost" / "0123456789ab"
+    with tempfile.TemporaryDirectory(prefix="fp-") as short:  # that of a test has a path of any length
+        running = Path(short)
+        folders = folders_for(home, "0123456789abcdef", {"XDG_RUNTIME_DIR": str(running)})
+        foretold = folder_that_would_do(folders[:2])
+        assert not list(running.iterdir()), "it is only asked about"
+        listener, path = bound_socket(folders[:2])
+        listener.close()
+        assert foretold == Path(path).parent == running / "fencepost" / "0123456789ab"
 
 
 def test_a_temporary_folder_on_a_long_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

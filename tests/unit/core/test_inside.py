@@ -878,11 +878,18 @@ def test_w18_a_child_has_the_part_of_each_ceiling_that_its_level_gives_to_one_at
     assert open_plan.order(f"{TASK}.c").terms.hold["calls"] == 30, "a plan without attempts shares by its orders"
 
 
-def test_lifecycle_9_nobody_is_asked_where_no_attempt_could_follow() -> None:
+def test_lifecycle_9_nothing_is_waited_for_where_no_attempt_could_follow_but_a_person() -> None:
+    asks = World()
+    asks.submit(draft(TASK, attempts=1))
+    asks.ok(asks.event(asks.activate(TASK)))
+    assert asks.ok(asks.yielding(attempt(asks), question="go", after_us=SECOND))["state"] == "waiting"
+    asks.ok(c.SetBudget(account=asks.order(TASK).order, ceilings={"attempts": 2}))
+    asks.ok(c.AnswerOrder(order=asks.order(TASK).order, value="yes"))
+    assert asks.activate(TASK).ordinal == 2
     world = World()
     world.submit(draft(TASK, attempts=1), draft("z", TASK))
     world.ok(world.event(world.activate(TASK)))
-    assert world.ok(world.yielding(attempt(world), question="go"))["state"] == "budget_exhausted"
+    assert world.ok(world.yielding(attempt(world), after_us=SECOND))["state"] == "budget_exhausted"
     assert world.order(TASK).state == "budget_exhausted" and world.order("z").state == "dependency_failed"
     assert attempt(world).state == "yielded" and not world.order(TASK).account.held
     world.check()

@@ -178,11 +178,15 @@ class SocketDoor:
             self._selector.register(made, selectors.EVENT_READ, link)
 
     def _end_stranger(self) -> bool:
-        """Show the stranger out that came first; whether there was one."""
+        """Make room among strangers; whether there was one. Who came first has had most time to say who it is, and is
+        heard once more before it is shown out."""
         link = next(iter(self._strangers), None)
-        if link is not None:
+        if link is None:
+            return False
+        self._move(link)
+        if link in self._strangers:
             self._end(link)
-        return link is not None
+        return True
 
     def _move(self, link: Link) -> None:
         """Take what has come, and go on with the connection as far as that reaches."""

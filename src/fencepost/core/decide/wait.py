@@ -65,8 +65,9 @@ def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
         attempt.hold,
         HoldSettled(charged=charged, basis="yielded", receipts=(ending.time_receipt(attempt),), credited=credited),
     )
-    if ending.exhausted_on_path(batch, ending.order_of(batch, order.order)) is not None:
-        # Whatever came, no attempt could follow: nobody is asked for nothing.
+    spent = ending.exhausted_on_path(batch, ending.order_of(batch, order.order)) is not None
+    if spent and not command.wait.question:
+        # Whatever came, no attempt could follow. A person who is asked may raise a ceiling before he answers.
         ending.end(batch, order.order, "budget_exhausted", "budget_exhausted", attempt.attempt)
         return batch.decided({"order": order.order, "state": "budget_exhausted"})
     draft = command.wait

@@ -88,7 +88,8 @@ def _yielded(before: Place, command: c.ReportYielded, attempt: AttemptState, beh
     there = wait.question in was.answers or (
         bool(wait.orders) and all(before.values[name].state in ENDED for name in wait.orders)
     )
-    wanted = "budget_exhausted" if _is_spent(order, behind) else "ready" if there else "waiting"
+    spent = _is_spent(order, behind) and not wait.question
+    wanted = "budget_exhausted" if spent else "ready" if there else "waiting"
     return "" if order.state == wanted else f"an attempt yielded and its order is {order.state}, not {wanted}"
 
 

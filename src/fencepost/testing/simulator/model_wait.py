@@ -39,7 +39,7 @@ def report_yielded(world: World, command: Mapping[str, Any]) -> Outcome:
     settle(world, world.holds[attempt.hold], "yielded", charged, receipts=[receipt], credited=credited)
     order.activations -= len(credited)
     _, least = shares_of(world, order)
-    if spent_out(world, order, least):
+    if spent_out(world, order, least) and not draft.get("question"):
         end(world, order, "budget_exhausted", "budget_exhausted", attempt.attempt)
         return {"order": order.order, "state": "budget_exhausted"}
     wait = {key: draft[key] for key in ("question", "prompt", "orders") if draft.get(key)}
