@@ -15,10 +15,11 @@ import msgspec
 
 from fencepost.core.instant import parse_duration
 from fencepost.core.limits import FIRST_VALUES
+from fencepost.core.planfile.values import NAME_RULE
 from fencepost.ports.errors import FencepostError
 
 SCOPE_FIRST: Final = "default"
-SCOPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+SCOPE_NAME: Final = NAME_RULE
 PREFIX: Final = "FENCEPOST_"
 JOBS_MAX: Final = FIRST_VALUES.renewal_attempts_max
 TEXT_CHARACTERS_MAX: Final = 4_096

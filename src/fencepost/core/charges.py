@@ -34,6 +34,11 @@ def booked(usage: Usage, held: Mapping[str, int]) -> Booked:
     return Booked(charged, freed)
 
 
+def receipt_name(usage: Usage) -> str:
+    """A receipt's full name, unique in the scope: its provider account, and what that called it."""
+    return f"{usage.provider}:{usage.receipt}"
+
+
 def currencies(*named: Iterable[str]) -> int:
     """How many currencies these dimensions name together."""
     return len({name for names in named for name in names if name.startswith(MONEY)})

@@ -28,6 +28,11 @@ def matches_any(texts: Iterable[str], path: str) -> bool:
     return any(matches(text, path) for text in texts)
 
 
+def passes_on(names: Iterable[str], name: str) -> bool:
+    """Whether a variable, or a prefix that ends in `*`, is within what an order's environment names."""
+    return any(name.startswith(known[:-1]) if known.endswith("*") else name == known for known in names)
+
+
 def handed_files(spec: WorkOrderSpec, applied: Callable[[str], Sequence[ArtifactRef]]) -> tuple[ArtifactRef, ...]:
     """What other orders hand over, in bytewise order of paths: the files that the spec's patterns choose.
 

@@ -128,8 +128,8 @@ class Connection:
                 reply, payload = self._once(request)
             except OSError as error:
                 self._hang_up()
-                if isinstance(error, BlockingIOError | ConnectionResetError) and time.monotonic() < until:
-                    time.sleep(AGAIN_S)  # a crowd waits to be let in, and may be pushed out by it again
+                if isinstance(error, BlockingIOError) and time.monotonic() < until:
+                    time.sleep(AGAIN_S)  # a crowd waits to be let in
                     continue
                 tries += 1
                 if tries >= TRIES_MAX:

@@ -25,6 +25,7 @@ from fencepost.core.commands import (
     ReserveNext,
     WaitDraft,
 )
+from fencepost.core.matching import passes_on
 from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import FailureClass, LogRef
 from fencepost.core.state import AttemptState
@@ -139,7 +140,7 @@ class Attempts:
     def _environment_digest(self, names: tuple[str, ...]) -> str:
         known = self._environments.get(names)
         if known is None:
-            chosen = {name: value for name, value in self._base.items() if matches_name(names, name)}
+            chosen = {name: value for name, value in self._base.items() if passes_on(names, name)}
             known = self._environments[names] = digest_of(chosen)
         return known
 
@@ -391,8 +392,3 @@ def _report_of(lease: Lease, task: Task, facts: ResultFacts) -> ReportResult:
 
 def with_time(facts: ResultFacts, attempt: str, duration_us: int) -> ResultFacts:
     return replace(facts, duration_us=duration_us, usage=time_used(attempt, duration_us))
-
-
-def matches_name(names: tuple[str, ...], name: str) -> bool:
-    """Whether a variable is among those an order names; one that ends in `*` is a prefix."""
-    return any(name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted for wanted in names)

@@ -17,7 +17,6 @@ from fencepost.sdk import wire
 
 DEPTH_MAX: Final = 32
 TOKEN: Final = re.compile(r"[0-9a-f]{64}")
-QUESTION: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 _MESSAGE_BYTES_MAX: Final = 2_048
 OVER: Final = frozenset({"stale_fence", "rejected_stale"})

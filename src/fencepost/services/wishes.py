@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fencepost.core.commands import WaitDraft
 from fencepost.core.instant import parse_duration
+from fencepost.core.planfile.values import NAME_RULE
 from fencepost.core.state import OrderState
 from fencepost.services import requests as ask
 from fencepost.services.children import no_child
@@ -23,7 +24,7 @@ def wish_of(form: ask.Yield, order: OrderState, duration_max_us: int) -> WaitDra
     after_us = _after_us(form)
     if not (form.question or form.children or after_us):
         raise Declined("out_of_range", "nothing is named that could be waited for", where="")
-    if form.question and ask.QUESTION.fullmatch(form.question) is None:
+    if form.question and NAME_RULE.fullmatch(form.question) is None:
         message = f"{form.question!r} is no name of a question: [a-z][a-z0-9-]{{0,62}}"
         raise Declined("bad_name", message, where="/question")
     if form.prompt and not form.question:

@@ -136,7 +136,7 @@ def test_lifecycle_9_who_yields_without_an_attempt_left_is_told_so_and_the_attem
     world.submit(draft(TASK, attempts=1))
     world.ok(world.event(world.activate(TASK)))
     order = world.order(TASK)
-    told = world.ok(world.yielding(world.attempt_of(order), question="go"))
+    told = world.ok(world.yielding(world.attempt_of(order), after_us=SECOND))
     assert told == {"order": order.order, "state": "budget_exhausted"}
     assert (last_move(world).reason, last_move(world).cause) == ("budget_exhausted", order.attempt)
 

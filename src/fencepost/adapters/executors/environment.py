@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from fencepost.core.matching import passes_on
+
 NAMES_FIRST = ("PATH", "LANG", "LC_*", "TZ")
 """What a work order passes on when it names nothing."""
 
@@ -37,11 +39,7 @@ def attempt_environment(
     the system's own first value follows it. Names that begin with FENCEPOST_ are the attempt's and are never
     passed on. Without a `socket`, as for a verifier, there is nobody to speak to.
     """
-    environment = {
-        name: value
-        for name, value in base.items()
-        if not name.startswith(_OURS) and any(_matches(name, wanted) for wanted in names)
-    }
+    environment = {name: value for name, value in base.items() if not name.startswith(_OURS) and passes_on(names, name)}
     environment.setdefault("HOME", home)
     environment.setdefault("TMPDIR", temporary)
     environment["PATH"] = os.pathsep.join([bin_folder, environment.get("PATH") or os.defpath])
@@ -56,9 +54,3 @@ def attempt_environment(
         environment["FENCEPOST_SOCKET"] = socket
         environment["FENCEPOST_TOKEN"] = token
     return environment
-
-
-def _matches(name: str, wanted: str) -> bool:
-    if wanted.endswith("*"):
-        return name.startswith(wanted[:-1])
-    return name == wanted

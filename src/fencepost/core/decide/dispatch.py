@@ -16,9 +16,11 @@ from fencepost.core.canonical import digest_of
 from fencepost.core.commands import (
     Activate,
     AppendEvent,
+    ChargeUsage,
     EnrolWorker,
     RecordArtifact,
     RenewLeases,
+    ReportYielded,
     Request,
     SaveCheckpoint,
     SubmitChild,
@@ -264,13 +266,25 @@ def _renewal_code(batch: Batch, name: str, fence: int, worker: str) -> str:
     return ""
 
 
-def append_event(batch: Batch, command: AppendEvent) -> Decided | Refusal:
+def speaker(
+    batch: Batch,
+    command: AppendEvent | SaveCheckpoint | RecordArtifact | ChargeUsage | SubmitChild | ReportYielded,
+) -> tuple[AttemptState, OrderState] | Refusal:
+    """The attempt that speaks and its order, if it names what that attempt was given (W5). Says nothing of fences."""
     attempt = batch.find(command.attempt, AttemptState)
     if attempt is None:
         return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
     order = ending.order_of(batch, attempt.order)
     if command.spec != order.spec or command.input_set != attempt.input_set:
         return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
+    return attempt, order
+
+
+def append_event(batch: Batch, command: AppendEvent) -> Decided | Refusal:
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, order = known
     if fence_refusal(batch, attempt, command.fence) is not None:
         return late(batch, attempt, command, "event")
     batch.emit(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fencepost.core import needs
 from fencepost.core.amounts import plus
+from fencepost.core.charges import receipt_name
 from fencepost.core.decide.batch import Batch
 from fencepost.core.evolve import CHILD, PARENT, Edge
 from fencepost.core.machines import ATTEMPT, ENDED, LIVE
@@ -270,7 +271,7 @@ def used(batch: Batch, usages: Sequence[Usage], hold: HoldState) -> Used:
     receipts: list[str] = []
     unknown: set[str] = set()
     for usage in usages:
-        name = f"{usage.provider}:{usage.receipt}"
+        name = receipt_name(usage)
         if name in hold.receipts or name in receipts or _is_booked(batch, usage.provider, name):
             continue
         receipts.append(name)

@@ -6,20 +6,19 @@ on the order's last one, so that of two that were made beside each other one is 
 
 from __future__ import annotations
 
-import re
-
 from fencepost.core.canonical import digest_of, encode
-from fencepost.core.charges import booked, charge_problem, currencies
+from fencepost.core.charges import booked, charge_problem, currencies, receipt_name
 from fencepost.core.commands import ChargeUsage, OrderDraft, RecordArtifact, Request, SaveCheckpoint, SubmitChild
 from fencepost.core.decide import ending
 from fencepost.core.decide.admit import place
 from fencepost.core.decide.batch import Batch, Decided
-from fencepost.core.decide.dispatch import fence_refusal, late
+from fencepost.core.decide.dispatch import fence_refusal, late, speaker
 from fencepost.core.decide.drafts import draft_refusal, impossible, out_of_range
 from fencepost.core.decide.holds import hold_for
 from fencepost.core.decide.specs import Specs, policy_of
-from fencepost.core.evolve.inside import receipt_name
+from fencepost.core.matching import passes_on
 from fencepost.core.planfile.bounds import CURRENCIES_MAX
+from fencepost.core.planfile.values import NAME_RULE
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptArtifact, CheckpointEnvelope
 from fencepost.core.records.budget import UsageCharged
@@ -31,20 +30,6 @@ from fencepost.core.state import AttemptState, HoldState, OrderState, PlanState,
 _CLASSES = ("public", "internal", "private")  # rising
 _EFFECTS = ("none", "declared", "opaque")
 _PRIORITIES = ("low", "normal", "high")
-_CHILD_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
-
-
-def speaker(
-    batch: Batch, command: SaveCheckpoint | RecordArtifact | ChargeUsage | SubmitChild
-) -> tuple[AttemptState, OrderState] | Refusal:
-    """The attempt that speaks and its order, if it names what that attempt was given. Says nothing of fences."""
-    attempt = batch.find(command.attempt, AttemptState)
-    if attempt is None:
-        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
-    order = ending.order_of(batch, attempt.order)
-    if command.spec != order.spec or command.input_set != attempt.input_set:
-        return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
-    return attempt, order
 
 
 def save_checkpoint(batch: Batch, command: SaveCheckpoint) -> Decided | Refusal:
@@ -271,7 +256,7 @@ def _more_than(parent: WorkOrderSpec, draft: OrderDraft) -> tuple[str, str] | No
     if _CLASSES.index(draft.classification) < _CLASSES.index(parent.classification):
         return "classification", f"{draft.classification}, below {parent.classification}"
     for name in draft.environment:
-        if not any(_covers(known, name) for known in parent.environment):
+        if not passes_on(parent.environment, name):
             return "environment", f"the variable {name}"
     for operation in draft.may:
         if operation not in parent.may:
@@ -283,15 +268,10 @@ def _more_than(parent: WorkOrderSpec, draft: OrderDraft) -> tuple[str, str] | No
     return None
 
 
-def _covers(known: str, name: str) -> bool:
-    """Whether a name of an environment, or a prefix that ends in `*`, is within what another one passes on."""
-    return name == known or (known.endswith("*") and name.startswith(known[:-1]))
-
-
 def _child_bounds(batch: Batch, parent: OrderState, command: SubmitChild) -> Refusal | None:
     limits = batch.given.limits
     draft = command.order
-    if _CHILD_NAME.fullmatch(draft.task) is None:
+    if NAME_RULE.fullmatch(draft.task) is None:
         return out_of_range("/order/task", "the name of a child", "[a-z][a-z0-9-]{0,62}")
     if draft.handed:
         return out_of_range("/order/handed", "handed files", "part of a plan")

@@ -6,34 +6,29 @@ attempt, no lease, no slot and no hold, so that what it waits for can always hav
 
 from __future__ import annotations
 
-import re
-
 from fencepost.core.commands import AnswerOrder, EndWait, ReportYielded, WaitDraft
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import prove_deadline
-from fencepost.core.decide.dispatch import fence_refusal
+from fencepost.core.decide.dispatch import fence_refusal, speaker
 from fencepost.core.decide.drafts import out_of_range
 from fencepost.core.decide.finish import stopped_late
 from fencepost.core.decide.recover import in_state
 from fencepost.core.evolve.inside import reason_of
+from fencepost.core.planfile.values import NAME_RULE
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import AttemptYielded
 from fencepost.core.records.budget import HoldSettled
 from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderWaits
-from fencepost.core.state import AttemptState, OrderState
-
-_QUESTION = re.compile(r"[a-z][a-z0-9-]{0,62}")
+from fencepost.core.state import OrderState
 
 
 def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
     """The holder saw its tree end. With a checkpoint of its own the attempt is credited back; its time is charged."""
-    attempt = batch.find(command.attempt, AttemptState)
-    if attempt is None:
-        return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
-    order = ending.order_of(batch, attempt.order)
-    if command.spec != order.spec or command.input_set != attempt.input_set:
-        return Refusal(code="spec_mismatch", field="/spec", detail={"subject": order.order})
+    known = speaker(batch, command)
+    if isinstance(known, Refusal):
+        return known
+    attempt, order = known
     limits = batch.given.limits
     if command.duration_us > limits.duration_max_us:
         return out_of_range("/duration_us", "the duration", f"at most {limits.duration_max_us} us")
@@ -89,7 +84,7 @@ def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
 def _wait_refusal(wait: WaitDraft, order: OrderState, duration_max_us: int) -> Refusal | None:
     if not (wait.question or wait.orders or wait.after_us):
         return out_of_range("/wait", "a wait", "for an answer, for children or for a time")
-    if wait.question and _QUESTION.fullmatch(wait.question) is None:
+    if wait.question and NAME_RULE.fullmatch(wait.question) is None:
         return out_of_range("/wait/question", "the name of a question", "[a-z][a-z0-9-]{0,62}")
     own = set(order.children.values())
     if len(set(wait.orders)) != len(wait.orders) or not own.issuperset(wait.orders):

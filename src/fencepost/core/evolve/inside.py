@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from fencepost.core.amounts import charged_with
 from fencepost.core.canonical import digest_of, encode_trusted
-from fencepost.core.charges import booked
+from fencepost.core.charges import booked, receipt_name
 from fencepost.core.evolve.attempt import is_live
 from fencepost.core.evolve.edit import Edit, book, move_attempt, move_order
 from fencepost.core.ids import sha256_of
 from fencepost.core.records import attempt, budget, plan
-from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import Wait
 from fencepost.core.state import AttemptState, HoldState, OrderState, ReceiptState, Saved, receipt_subject
 
@@ -87,10 +86,6 @@ def answer_recorded(edit: Edit, body: plan.AnswerRecorded) -> None:
     asked = order.wait is not None and order.wait.question == body.question
     edit.require(asked and body.question not in order.answers, f"{order.order} does not ask {body.question!r}")
     edit.change(order.order, order, answers={**order.answers, body.question: edit.fact.seq})
-
-
-def receipt_name(usage: Usage) -> str:
-    return f"{usage.provider}:{usage.receipt}"
 
 
 def usage_charged(edit: Edit, body: budget.UsageCharged) -> None:

@@ -47,14 +47,19 @@ def fresh_attempt() -> str:
 def make_job(
     folder: Path,
     *argv: str,
-    attempt: str = "attempt_" + "1" * 32,
+    attempt: str = "",
     environment: dict[str, str] | None = None,
     cwd: Path | None = None,
     time_limit_us: int = LEASE_US,
     log_head_bytes: int = 1024,
     log_tail_bytes: int = 1024,
 ) -> Job:
-    """A job whose files all are in `folder` and whose environment holds PATH and the attempt's marker."""
+    """A job whose files all are in `folder` and whose environment holds PATH and the attempt's marker.
+
+    Without a name of its own it is a fresh attempt's: whoever ends what one attempt left ends every process with its
+    marker on the machine, those of another run of these tests included.
+    """
+    attempt = attempt or fresh_attempt()
     return Job(
         attempt=attempt,
         order="order_" + "2" * 32,
