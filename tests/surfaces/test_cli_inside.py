@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.surfaces.cli_run_world import Repo, ended, git, make_repo
+from fencepost.core.limits import FIRST_VALUES
+from tests.surfaces.cli_run_world import CLI, Repo, ended, git, make_repo
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "attempts"
+ANSWER_BYTES_MAX = FIRST_VALUES.answer_bytes_max
 LANGUAGES = {"python": "python3", "bash": "bash", "node": "node"}
 
 
@@ -111,6 +114,41 @@ def test_a_question_of_several_lines_is_told_as_lines_and_a_run_in_a_pipe_says_i
         assert "?" not in shown.stdout and "- the second" in shown.stdout
     repo.document("order", "answer", "asks", "one\ntwo")
     assert "?" not in repo.call("order", "show", "asks").stdout
+
+
+@pytest.mark.parametrize(
+    ("size", "from_stdin", "given"),
+    [
+        (ANSWER_BYTES_MAX + 1, False, f"{ANSWER_BYTES_MAX + 1} bytes"),
+        (ANSWER_BYTES_MAX + 2, True, f"{ANSWER_BYTES_MAX + 2} bytes"),
+        (2**24 + 9, True, f"{2**24} bytes or more"),
+    ],
+)
+def test_case_40_an_answer_that_is_too_large_is_told_its_bound_its_size_and_what_to_do(
+    tmp_path: Path, size: int, from_stdin: bool, given: str
+) -> None:
+    """Before any store is looked at: the folder has none."""
+    text = "é" * (size // 2) + "x" * (size % 2)
+    words = ["order", "answer", "asks", "-" if from_stdin else text, "--json"]
+    done = subprocess.run([*CLI, *words], cwd=tmp_path, input=text.encode(), capture_output=True, check=False)
+    assert done.returncode == 2 and done.stdout == b""
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert (error["code"], error["where"]) == ("too_large", "/value")
+    assert error["message"] == f"the answer has {given}, at most {ANSWER_BYTES_MAX} are taken"
+    assert error["next"] == "write it to a file that the program can read, and answer with the path of the file"
+
+
+def test_case_40_the_largest_answer_is_taken_and_given_whole(repo: Repo) -> None:
+    repo.write("plan.toml", ASKING + 'outputs = ["got.txt"]\n')
+    repo.write("ask.sh", ASK.replace("--value", "--value > got.txt"))
+    assert repo.call("run", "plan.toml").returncode == 9
+    text = "é" * (ANSWER_BYTES_MAX // 2)
+    done = repo.call("order", "answer", "asks", "-", stdin=f"{text}\n")
+    assert done.returncode == 0, done.stderr
+    assert repo.document("run", "plan.toml")["outcome"] == "done"
+    repo.document("order", "files", "asks", "--to", str(repo.folder.parent / "out"))
+    [got] = (repo.folder.parent / "out").rglob("got.txt")
+    assert got.read_text() == f"{text}\n"
 
 
 PARENT = """\

@@ -26,7 +26,7 @@ from fencepost.core.records.common import (
     Text,
     Usage,
 )
-from fencepost.core.records.plan import Acceptance, Answer, Outcome, PythonCall, Retry
+from fencepost.core.records.plan import Acceptance, Outcome, PythonCall, Retry
 
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Subject = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -327,7 +327,7 @@ class AnswerOrder(Command, frozen=True, tag="answer_order"):
     """A person's answer to what an order asks; without `question`, to whatever it asks now."""
 
     order: Subject
-    value: Answer
+    value: str  # at most `answer_bytes_max`: which one is too large is told as that, with its size
     question: str = ""
 
 

@@ -13,8 +13,8 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 LEASE_MAX_US = 30 * MINUTE_US  # no history holds a longer one
-
-
+ANSWER_CHARACTERS_MAX = 65_536  # no history holds a longer one
+PAYLOAD_BYTES_MAX = 16 * 2**20  # that a running program can send or be sent at once; the protocol's own, by a test
 NOTE_BYTES_MAX = 256  # of a heartbeat's note as the state keeps it
 
 
@@ -92,6 +92,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 (self.cancel_per_batch + self.fanout_per_batch) * 6 + 100 <= self.batch_records_max
             ),
             "a record fits in a command": self.record_bytes_max <= self.command_bytes_max,
+            "a program can send the payload of a checkpoint and read it again": (
+                self.checkpoint_bytes_max <= PAYLOAD_BYTES_MAX
+            ),
+            "an answer fits in its record": self.answer_bytes_max <= ANSWER_CHARACTERS_MAX,
         }
         return [relation for relation, holds in relations.items() if not holds]
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from fencepost.core.limits import LEASE_MAX_US, Limits
+from fencepost.core.canonical import Undecodable, decode, encode_trusted
+from fencepost.core.limits import ANSWER_CHARACTERS_MAX, LEASE_MAX_US, PAYLOAD_BYTES_MAX, Limits
+from fencepost.core.records.plan import AnswerRecorded
+from fencepost.sdk import wire
 
+LONGEST_ANSWER = 65_536  # characters, as history has it
 PLAN = 3 * Limits().plan_orders_max + 100
 PAGE = 6 * 256 + 6 * 256 + 100
 
@@ -57,6 +61,16 @@ RELATIONS: list[tuple[str, dict[str, int], dict[str, int]]] = [
         {"record_bytes_max": 2**24, "command_bytes_max": 2**24},
         {"record_bytes_max": 2**24 + 1, "command_bytes_max": 2**24},
     ),
+    (
+        "a program can send the payload of a checkpoint and read it again",
+        {"checkpoint_bytes_max": wire.PAYLOAD_BYTES_MAX},
+        {"checkpoint_bytes_max": wire.PAYLOAD_BYTES_MAX + 1},
+    ),
+    (
+        "an answer fits in its record",
+        {"answer_bytes_max": LONGEST_ANSWER},
+        {"answer_bytes_max": LONGEST_ANSWER + 1},
+    ),
 ]
 
 
@@ -70,3 +84,17 @@ def test_a_relation_holds_to_its_very_edge(relation: str, holds: dict[str, int],
 
 def test_the_first_values_hold_them_all() -> None:
     assert Limits().check() == []
+
+
+def test_what_a_checkpoint_may_have_is_tied_to_what_the_protocol_carries() -> None:
+    """The words of the protocol are plain standard library, so that the number stands there once more."""
+    assert PAYLOAD_BYTES_MAX == wire.PAYLOAD_BYTES_MAX
+    assert Limits().checkpoint_bytes_max <= wire.PAYLOAD_BYTES_MAX
+
+
+def test_what_an_answer_may_have_is_tied_to_what_its_record_holds() -> None:
+    assert Limits().answer_bytes_max <= LONGEST_ANSWER == ANSWER_CHARACTERS_MAX
+    longest = AnswerRecorded(question="go", value="x" * LONGEST_ANSWER)
+    assert decode(encode_trusted(longest), AnswerRecorded) == longest
+    with pytest.raises(Undecodable):
+        decode(encode_trusted(replace(longest, value=longest.value + "x")), AnswerRecorded)

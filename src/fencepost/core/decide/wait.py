@@ -108,8 +108,10 @@ def answer(batch: Batch, command: AnswerOrder) -> Decided | Refusal:
             code="not_asked", field="/question", detail={"subject": order.task, "question": question or "anything"}
         )
     most = batch.given.limits.answer_bytes_max
-    if len(command.value.encode()) > most:
-        return Refusal(code="too_large", field="/value", detail={"subject": "an answer", "bound": f"{most} bytes"})
+    given = len(command.value.encode())
+    if given > most:
+        detail = {"subject": f"an answer of {given} bytes", "bound": f"{most} bytes"}
+        return Refusal(code="too_large", field="/value", detail=detail)
     batch.emit(order.order, AnswerRecorded(question=question, value=command.value))
     ending.move(batch, order.order, "ready", "answered")
     return batch.decided({"order": order.order, "question": question})

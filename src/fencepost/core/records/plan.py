@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from fencepost.core.limits import ANSWER_CHARACTERS_MAX
 from fencepost.core.records.common import (
     Amounts,
     Classification,
@@ -19,7 +20,7 @@ from fencepost.core.records.common import (
 )
 from fencepost.core.records.envelope import Body, Wire, record_kind
 
-Answer = Annotated[str, msgspec.Meta(max_length=65_536)]
+Answer = Annotated[str, msgspec.Meta(max_length=ANSWER_CHARACTERS_MAX)]
 Outcome = Literal["applied", "failed", "cancelled", "dependency_failed", "budget_exhausted", "unknown_terminal"]
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 NOTE_BYTES_MAX = 4_096
 ANSWER_BYTES_MAX = FIRST_VALUES.answer_bytes_max
+ANSWER_BYTES_COUNTED = 16 * 2**20  # of standard input, to say how much too much it was
 PAGE_MAX = 10_000
 
 app = CommandApp(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
@@ -311,7 +312,7 @@ def cancel(
 @app.command(name="answer")
 def answer(
     name: Name,
-    value: Annotated[str, Parameter(help="The answer, any text; - reads it from standard input.")],
+    value: Annotated[str, Parameter(help="The answer, text of at most 65536 bytes; - reads standard input.")],
     /,
     *,
     question: Annotated[str, Parameter(help="Which question; first value: the one that it asks now.")] = "",
@@ -319,8 +320,7 @@ def answer(
     options: Globals = NO_GLOBALS,
 ) -> None:
     """Answer the question that an order asks. It goes on with the answer, which stays as it is."""
-    if value == STDIN:
-        value = _from_stdin()
+    value = _answer_of(value)
     with opened(options) as home:
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
@@ -331,11 +331,21 @@ def answer(
     emit(options, document, lambda out: print(f"{order.task}: {result['question']} is answered", file=out))
 
 
-def _from_stdin() -> str:
-    """An answer from standard input, without the line end that a shell adds."""
-    data = sys.stdin.buffer.read(ANSWER_BYTES_MAX + 2)
+def _answer_of(word: str) -> str:
+    """The answer that is meant: the word, or what standard input has, without the line end that a shell adds."""
+    data = word.encode("utf-8", "surrogatepass")
+    if word == STDIN:
+        data = sys.stdin.buffer.read(ANSWER_BYTES_COUNTED + 1).removesuffix(b"\n")
+    if len(data) > ANSWER_BYTES_MAX:
+        given = f"{len(data)} bytes" if len(data) < ANSWER_BYTES_COUNTED else f"{ANSWER_BYTES_COUNTED} bytes or more"
+        raise CommandError(
+            "too_large",
+            f"the answer has {given}, at most {ANSWER_BYTES_MAX} are taken",
+            next_step="write it to a file that the program can read, and answer with the path of the file",
+            where="/value",
+        )
     try:
-        return data.decode().removesuffix("\n")
+        return data.decode()
     except UnicodeDecodeError as error:
         raise CommandError(
             "invalid_utf8", f"the answer is not UTF-8: {error.reason}", next_step="write text"
