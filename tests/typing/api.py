@@ -69,6 +69,11 @@ def one_name_where_several_are_meant(attempt: fp.Attempt) -> fp.Result:
     return fp.Result.succeeded(files="a.txt")  # type: ignore[arg-type]  # nor one of files
 
 
+def a_name_that_is_not_there() -> object:
+    """A name is found when it is asked for, and a type checker still knows one that cannot be."""
+    return fp.Atempt  # type: ignore[attr-defined]  # misspelt
+
+
 def open_a_home(folder: Path) -> App:
     home = find_home(folder) or home_for(folder)
     assert_type(make_home(home), bool)
