@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fencepost.core import commands as c
+from fencepost.core.evolve import Fact, evolve
 from fencepost.core.records.clock import LogicalClockObservation
-from fencepost.core.state import BOOTS_MAX, decode_value, encode_value
+from fencepost.core.state import BOOTS_MAX, CLOCK, decode_value, encode_value
 from tests.support.states import TASK, world_in
 from tests.support.world import SECOND, World
 
@@ -125,6 +126,17 @@ def test_w8_sixteen_boots_are_remembered_and_the_one_not_seen_for_longest_is_for
     forgotten = replace(first, boot_id="boot-2", tick_us=5 * SECOND)
     world.ok(c.ObserveClock(reading=forgotten))
     assert records_of(world)[-1].disposition == "restart", "one that is forgotten counts as new"
+
+
+def test_w8_a_boot_that_began_twice_in_an_older_history_is_remembered_once() -> None:
+    """A late reading of an earlier boot was a restart once, and is one in journals of that time."""
+    world = World()
+    first = world.clock.sources["host-1"].boot_id
+    world.restart()
+    second = world.clock.sources["host-1"].boot_id
+    body = replace(records_of(world)[0], disposition="restart", logical_us=world.clock.logical_us)
+    evolve(world.live, Fact(len(world.facts) + 1, CLOCK, world.clock.version + 1, body))
+    assert boots_of(world) == [first, second]
 
 
 def test_w8_a_source_with_one_boot_is_written_without_others() -> None:

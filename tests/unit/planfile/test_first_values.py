@@ -145,10 +145,21 @@ def test_the_digest_does_not_depend_on_the_files_there_are() -> None:
         {"work": [order(classification="public")]},
         {"work": [order(effects="none")]},
         {"work": [order(params={"a": 1})]},
+        {"python": "python3.12"},
     ],
 )
 def test_every_key_counts_for_the_digest(change: dict[str, Any]) -> None:
     assert digest({**plan(), **change}) != digest(plan())
+
+
+def test_x10_a_callable_and_its_interpreter_are_in_the_document_and_count_for_the_digest() -> None:
+    def calling(call: str) -> dict[str, Any]:
+        return plan({"name": "a", "executor": "python", "call": call}, python="python3.12")
+
+    document = accepted(calling("work:one"))
+    assert (document.python, document.work[0].call, document.work[0].run) == ("python3.12", "work:one", ())
+    assert (accepted(plan()).python, accepted(plan()).work[0].call) == ("", "")
+    assert digest(calling("work:one")) == digest(calling("work:one")) != digest(calling("work:two"))
 
 
 def test_a_priority_counts_as_it_was_declared() -> None:

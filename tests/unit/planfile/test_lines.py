@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from fencepost.core.planfile import check_text
+from fencepost.core.planfile import PlanProblem, RawDocument, check_text, with_lines
 from fencepost.core.planfile.lines import line_at, lines_of
 
 PLAN = '''# A comment with name = "x" and [[work]]
@@ -70,6 +70,7 @@ def test_what_belongs_to_the_whole_document_and_json_have_no_line() -> None:
         'a . b = 1\n"c~/d" = 2\n[ e ."f g" ]\nx = 1979-05-27 07:32:00\n',
         "a = [[1],\n[2]]\nb = '''\n'quoted''''\nc = \"\"\"a\\\"\"\"\" # c\n",
         'a = "\\u005D\\"]"\nb = 1e3\n',
+        "\nX1 = 1\n\n\nb.Xb = 2\n",
     ],
 )
 def test_every_key_of_a_text_is_found_on_its_line(text: str) -> None:
@@ -86,3 +87,25 @@ def test_a_key_that_is_written_with_escapes_gives_no_line_rather_than_a_wrong_on
     text = '"\\u0061" = 1\nb = 2\n'
     assert lines_of(text, tomllib.loads(text)) == {}
     assert lines_of("a = 1\n", {"b": 1}) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "document"),
+    [
+        ("[[a]]\n", {"a": {"b": 1}}),
+        ("[[a]]\n[[a]]\n", {"a": [{}]}),
+        ("[a]\n", []),
+    ],
+)
+def test_a_document_that_is_not_what_the_text_says_gives_no_lines(text: str, document: object) -> None:
+    assert lines_of(text, document) == {}
+
+
+def test_what_is_no_value_is_stepped_over_one_character_at_a_time() -> None:
+    assert lines_of('a = "bc = 1', {"a": 1, "bc": 1, "c": 1}) == {"/a": 1, "/bc": 1}
+
+
+def test_a_problem_that_knows_its_line_keeps_it() -> None:
+    raw = RawDocument(value={"a": 1, "b": 2}, toml="a = 1\nb = 2\n")
+    known, unknown = (PlanProblem(code="syntax", message="", at="/b", line=line, next="") for line in (7, None))
+    assert [problem.line for problem in with_lines(raw, [known, unknown])] == [7, 2]
