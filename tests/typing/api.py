@@ -71,7 +71,7 @@ def one_name_where_several_are_meant(attempt: fp.Attempt) -> fp.Result:
 
 def a_name_that_is_not_there() -> object:
     """A name is found when it is asked for, and a type checker still knows one that cannot be."""
-    return fp.Atempt  # type: ignore[attr-defined]  # misspelt
+    return fp.Atempt  # type: ignore[attr-defined]  # there is no such name
 
 
 def open_a_home(folder: Path) -> App:
