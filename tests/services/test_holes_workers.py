@@ -37,7 +37,7 @@ def test_a_result_that_its_living_worker_verifies_is_nobody_elses(world: World) 
     plan = world.submit(draft("a", *world.say("a"), accept=accept))
     worker = world.worker(jobs=1)
     world.until_ran("v")
-    assert Finisher(worker._means, OTHER).orphans(5) == []
+    assert Finisher(worker._means, OTHER).orphans() == []
     (world.folder / "go").touch()
     world.until_ended(plan)
 
@@ -51,7 +51,7 @@ def test_a_result_whose_worker_is_silent_for_too_long_is_taken_although_it_lives
     world.until_ran("v")
     later_us = world.order(plan, "a").terms.attempt_time_us + worker._means.kernel.limits.lease_us + SECOND
     monkeypatch.setattr(finish, "estimated_now_us", lambda clock, reading: estimated_now_us(clock, reading) + later_us)
-    assert Finisher(worker._means, OTHER).orphans(5) == [world.order(plan, "a").attempt]
+    assert Finisher(worker._means, OTHER).orphans() == [world.order(plan, "a").attempt]
     monkeypatch.undo()
     (world.folder / "go").touch()
     world.until_ended(plan)
@@ -68,7 +68,7 @@ def test_of_two_that_adopt_one_result_one_alone_does(world: World) -> None:
     (world.folder / "go").touch()
     means = world.app.means()
     finisher = Finisher(means, OTHER)
-    assert finisher.orphans(5) == [attempt]
+    assert finisher.orphans() == [attempt]
     held = means.locks.take(f"{attempt}.finish.lock", wait=False)
     assert held is not None
     finisher.adopt(attempt)

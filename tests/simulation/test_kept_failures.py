@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from fencepost.testing.simulator.shrink import Failure, run
-from tests.simulation.undone import FAILURES, PACKAGE, Change, Mending, load, seeds_of, undone
+from tests.simulation.undone import FAILURES, PACKAGE, Change, Mending, load, parts_of, seeds_of, undone
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted(path.stem for path in FAILURES.glob("*.json"))
@@ -41,20 +41,21 @@ def test_a_mending_can_be_undone_and_leaves_a_program(mending: Mending) -> None:
         compile(without, file, "exec")
 
 
-def problems_of(name: str, orders: int) -> list[str]:
-    failure = msgspec.json.decode((FAILURES / f"{name}.json").read_bytes(), type=Failure)
+def problems_of(mending: Mending, orders: int) -> list[str]:
+    failure = msgspec.json.decode((FAILURES / f"{mending.failure}.json").read_bytes(), type=Failure)
+    parts = parts_of(mending)
     problems = []
     for seed in seeds_of(failure.scenario.seed, orders):
-        problem = run(msgspec.structs.replace(failure.scenario, seed=seed)).problem
+        problem = run(msgspec.structs.replace(failure.scenario, seed=seed), parts=parts).problem
         if problem:
             problems.append(f"seed {seed}: {problem}\nit was: {failure.problem}")
     return problems
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KEPT)
-def test_what_failed_once_holds_now(name: str) -> None:
-    problems = problems_of(name, ORDERS)
+@pytest.mark.parametrize("mending", MENDINGS, ids=lambda mending: mending.failure)
+def test_what_failed_once_holds_now(mending: Mending) -> None:
+    problems = problems_of(mending, ORDERS)
     assert not problems, problems[0]
 
 
@@ -62,7 +63,7 @@ def test_what_failed_once_holds_now(name: str) -> None:
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("mending", MENDINGS, ids=lambda mending: mending.failure)
 def test_what_failed_once_holds_under_every_order_that_is_tried(mending: Mending) -> None:
-    problems = problems_of(mending.failure, mending.orders)
+    problems = problems_of(mending, mending.orders)
     assert not problems, problems[0]
 
 

@@ -7,6 +7,7 @@ would test something else as soon as anybody adds a step.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -15,13 +16,17 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from fencepost.testing.simulator.authors import Parts
 
 FAILURES = Path(__file__).parent / "failures"
 MENDINGS = FAILURES / "mendings.toml"
 PACKAGE = Path(__file__).parents[2] / "src" / "fencepost"
+AUTHORS = Path(__file__).parents[2] / "examples" / "authors"
 NEXT_ORDER = 1_000_003  # between the seeds of one scenario
 
 
@@ -38,20 +43,42 @@ class Change(NamedTuple):
 
 
 class Mending(NamedTuple):
-    """What a kept failure is for. `orders` of steps are tried until one fails in the way that it says."""
+    """What a kept failure is for. `orders` of steps are tried until one fails in the way that it says.
+
+    `executor` is that of an author (module and name, of `examples/authors`) with which it was found, "" for the
+    simulator's own.
+    """
 
     failure: str
     orders: int
     changes: tuple[Change, ...]
+    executor: str
 
 
 def load() -> list[Mending]:
     """Every mending, in the order of the file."""
     tables: Sequence[dict[str, Any]] = tomllib.loads(MENDINGS.read_text("utf-8"))["mending"]
     return [
-        Mending(table["failure"], table["orders"], tuple(Change(**change) for change in table["changes"]))
+        Mending(
+            table["failure"],
+            table["orders"],
+            tuple(Change(**change) for change in table["changes"]),
+            table.get("executor", ""),
+        )
         for table in tables
     ]
+
+
+def parts_of(mending: Mending) -> Parts:
+    """What an author brings to the world in which it failed. Imports the simulator, and no earlier."""
+    from fencepost.testing.simulator.authors import NO_PARTS, Parts
+
+    if not mending.executor:
+        return NO_PARTS
+    if str(AUTHORS) not in sys.path:
+        sys.path.insert(0, str(AUTHORS))
+    module, _, name = mending.executor.partition(":")
+    return Parts(executor=getattr(importlib.import_module(module), name))
 
 
 def undone(text: str, changes: Sequence[Change]) -> str:
@@ -103,8 +130,9 @@ def main(name: str) -> int:
 
     failure = msgspec.json.decode((FAILURES / f"{name}.json").read_bytes(), type=Failure)
     others: list[str] = []
+    parts = parts_of(mending)
     for number, seed in enumerate(seeds_of(failure.scenario.seed, mending.orders), 1):
-        problem = run(msgspec.structs.replace(failure.scenario, seed=seed)).problem
+        problem = run(msgspec.structs.replace(failure.scenario, seed=seed), parts=parts).problem
         if signature(problem) == signature(failure.problem):
             print(f"order {number}: {problem.splitlines()[0]}")
             return 1

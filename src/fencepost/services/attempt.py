@@ -22,7 +22,6 @@ from fencepost.core.commands import (
     ReportResult,
     ReportStopped,
     ReportYielded,
-    ReserveNext,
     WaitDraft,
 )
 from fencepost.core.matching import passes_on
@@ -34,7 +33,7 @@ from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import Ended, Job
 from fencepost.ports.workspace import Workspace
 from fencepost.services.cleaner import Cleaner
-from fencepost.services.finish import Finisher, Reported
+from fencepost.services.finish import Finisher, Following, Reported
 from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
@@ -80,10 +79,11 @@ class Attempts:
         self._base = dict(means.base_environment)
         self._environments: dict[tuple[str, ...], str] = {}  # names that an order passes on -> digest
 
-    def run(self, reservation: dict[str, Any], after: ReserveNext | None) -> dict[str, Any] | None:
+    def run(self, reservation: dict[str, Any], after: Following | None) -> dict[str, Any] | None:
         """Carry one reservation through to its report and, where nobody else has to speak, its application.
 
-        `after` reserves the next order in the group of the report, which spares a commit; what it got is returned.
+        `after` says what reserves the next order in the group of the report, which spares a commit; what it got is
+        returned.
         """
         with self._means.kernel.reader.look() as look:
             task = task_of(look, reservation)
@@ -144,7 +144,7 @@ class Attempts:
             known = self._environments[names] = digest_of(chosen)
         return known
 
-    def _under_lease(self, lease: Lease, task: Task, after: ReserveNext | None) -> tuple[ReportResult, Reported] | None:
+    def _under_lease(self, lease: Lease, task: Task, after: Following | None) -> tuple[ReportResult, Reported] | None:
         """Lay out, run and report. None when there was nothing to report but a stop."""
         run = Run()
         try:
@@ -346,7 +346,7 @@ class Attempts:
         return replace(facts, exit_code=ended.exit_code, stdout=run.stdout, stderr=run.stderr)
 
     def _report(
-        self, lease: Lease, task: Task, facts: ResultFacts, events: tuple[AppendEvent, ...], after: ReserveNext | None
+        self, lease: Lease, task: Task, facts: ResultFacts, events: tuple[AppendEvent, ...], after: Following | None
     ) -> tuple[ReportResult, Reported]:
         command = _report_of(lease, task, facts)
         reported = self._tell(lease, task, command, events, after)
@@ -367,7 +367,7 @@ class Attempts:
         task: Task,
         command: ReportResult,
         events: tuple[AppendEvent, ...],
-        after: ReserveNext | None,
+        after: Following | None,
     ) -> Reported:
         verified = bool(task.spec.accept.verify) and command.facts.outcome == "succeeded"
         until = self._patience_us(lease)

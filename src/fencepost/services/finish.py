@@ -6,7 +6,8 @@ bring it to its end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from fencepost.core.state import AttemptState
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError, StorageFull
 from fencepost.ports.executor import STOP_GRACE_US, Ended, Running
+from fencepost.ports.journal import Cursor
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.jobs import Place, job_for
 from fencepost.services.means import Means, estimated_now_us, verify_lock, worker_lock
@@ -27,6 +29,9 @@ from fencepost.services.results import log_ref
 
 PAGE = 32
 AGAIN_S = 1.0
+
+Following = Callable[[], ReserveNext | None]
+"""Asked as a report is told: what is to be reserved for the slot that its attempt leaves, None for nothing."""
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +56,9 @@ class Finisher:
         self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
         self._lock = means.threads.lock()
         self._draining = False
+        self._left: deque[str] = deque()  # own results whose finish led nowhere, and nobody has asked for them yet
+        self._position: Cursor | None = None  # behind which the next look for results begins
+        self.unfinished = False  # whether the last look for results has seen a part of them only
 
     def drain(self) -> None:
         """Stop verifiers that run; their results stay reported and are verified by whoever comes next."""
@@ -70,13 +78,13 @@ class Finisher:
         self,
         command: ReportResult,
         before: Sequence[AppendEvent],
-        after: ReserveNext | None,
+        after: Following | None,
         *,
         verified: bool,
         until_tick_us: int,
     ) -> Reported:
-        """Report a result behind the events of `before`. Where no verifier has to speak, the application and `after`
-        follow in the same group.
+        """Report a result behind the events of `before`. Where no verifier has to speak, the application and what
+        `after` reserves follow in the same group.
 
         While the store cannot be reached this goes on until `until_tick_us`. Raises StorageError.
         """
@@ -86,8 +94,9 @@ class Finisher:
         reported = len(requests) - 1
         if not verified:
             requests.append(kernel.request("reducer", ApplyResult(attempt=command.attempt)))
-            if after is not None and not self._draining:
-                requests.append(kernel.request("dispatcher", after))
+            following = None if after is None or self._draining else after()
+            if following is not None:
+                requests.append(kernel.request("dispatcher", following))
         with self._lock:
             self._mine.add(command.attempt)
         try:
@@ -105,7 +114,8 @@ class Finisher:
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
         """Bring one reported result to its application. Returns the state of its order then, "" if it got none.
 
-        Two that try at once do not both run its verifier: the one that comes second leaves it to the first.
+        Two that try at once do not both run its verifier: the one that comes second leaves it to the first. Whoever
+        has `kept` its facts is the one that reported it: where that leads nowhere, `take_left` names it.
         """
         state = ""
         with self._lock:
@@ -123,6 +133,8 @@ class Finisher:
                 self._again_at.pop(attempt, None)
                 if not state:
                     self._again_at[attempt] = self._means.threads.monotonic() + AGAIN_S
+                    if kept is not None:
+                        self._left.append(attempt)
         return state
 
     def _finish(self, attempt: str, kept: ResultFacts | None) -> str:
@@ -165,15 +177,28 @@ class Finisher:
             if state is None or state.state != "result_reported":
                 run.stop("lease_lost", STOP_GRACE_US)
 
-    def orphans(self, limit: int) -> list[str]:
-        """Reported results that nobody works on: those whose worker is gone, or silent for longer than it may be."""
+    def take_left(self) -> list[str]:
+        """Own results that were reported and not brought to their end since this was asked last, without a look."""
+        left = []
+        while self._left:
+            left.append(self._left.popleft())
+        return left
+
+    def orphans(self) -> list[str]:
+        """Reported results that nobody works on: those whose worker is gone, or silent for longer than it may be.
+
+        Oldest first, of one page; the next look begins behind it, since a page of results that are none of this
+        worker's business (of other hosts, of living workers) may stand there for long.
+        """
         with self._means.kernel.reader.look() as look:
-            rows = look.due(FINISH, limit=PAGE)
+            rows = look.due(FINISH, limit=PAGE, after=self._position)
+            self.unfinished = len(rows) == PAGE
+            self._position = Cursor(rows[-1].due_us, rows[-1].rank, rows[-1].subject) if self.unfinished else None
             if not rows:
-                with self._lock:
-                    self._again_at.clear()
+                self._forget_tries()
                 return []
-            orders = look.many([row.subject for row in rows])
+            values = look.many([row.subject for row in rows])
+            orders = {row.subject: values[row.subject] for row in rows if row.subject in values}
             attempts = look.many([order.attempt for order in orders.values() if order.attempt])
             now_us = estimated_now_us(look.clock(), self._means.reading())
         host = self._means.reading().source
@@ -187,7 +212,14 @@ class Finisher:
             silent_us = now_us - order.moved_us - order.terms.attempt_time_us - self._means.kernel.limits.lease_us
             if own or silent_us > 0 or not self._means.locks.is_held(worker_lock(attempt.worker)):
                 found.append(attempt.attempt)
-        return found[:limit]
+        self._forget_tries()
+        return found
+
+    def _forget_tries(self) -> None:
+        """Forget what was tried so long ago that it may be tried again."""
+        now_s = self._means.threads.monotonic()
+        with self._lock:
+            self._again_at = {attempt: at_s for attempt, at_s in self._again_at.items() if at_s > now_s}
 
     def _is_busy(self, attempt: str) -> bool:
         with self._lock:

@@ -3,10 +3,14 @@
 One start of one process is one worker with a name that is never reused; while it lives it holds the lock of that
 name, so that others of the same host can tell. Claims happen in one thread; each attempt has a thread of its own;
 renewals have another. Nothing depends on a worker ending well: what it leaves is found by whoever comes next.
+
+A slot that falls free goes to a reported result that waits for somebody, or to an order that is ready; where there are
+both they take turns. So neither a long queue keeps a result from its end, nor results that nobody can finish the queue.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +87,8 @@ class Worker:
         self._upkeep = Upkeep(means)
         self._slots: dict[int, Slot] = {}
         self._slots_made = 0
+        self._results: deque[str] = deque()  # attempts whose results wait for a slot
+        self._result_is_next = True  # whose turn it is where an order is ready as well
         self._guard = means.threads.lock()
         self._stop = means.threads.event()
         self._lock: HeldLock | None = None
@@ -189,13 +195,16 @@ class Worker:
 
     def _round(self, token: int) -> int:
         """Claim, and look after everything else at most every `LOOK_S`; returns how much was moved."""
-        moved = self._claim()
+        moved = self._fill()
         now = self._means.threads.monotonic()
         if now < self._look_at:
             return moved
         self._leases.check()
         self._finisher.check()
-        looked = self._recoverer.run_once() + self._upkeep.run_once() + self._adopt()
+        looked = self._recoverer.run_once() + self._upkeep.run_once()
+        if not self._results:
+            self._results.extend(self._finisher.orphans())
+            moved += self._fill() if self._results else 0
         self._fruitless = 0 if looked else self._fruitless + 1
         self._look_at = 0.0 if looked else self._means.threads.monotonic() + LOOK_S
         self._looked_token = token
@@ -243,7 +252,7 @@ class Worker:
         return 0
 
     def _until_due_s(self) -> float:
-        if self._recoverer.suspects or self._upkeep.unfinished:
+        if self._recoverer.suspects or self._upkeep.unfinished or (self._finisher.unfinished and not self._results):
             return LOOK_S
         with self._means.kernel.reader.look() as look:
             stages = (RESERVATION, LEASE, RETRY, WAIT, UNSETTLED, DEADLINE)
@@ -265,27 +274,46 @@ class Worker:
         with self._guard:
             return self._jobs - len(self._slots)
 
-    def _claim(self) -> int:
-        free = self._free()
-        if free < 1 or self._stop.is_set():
-            return 0
+    def _fill(self) -> int:
+        """Give free slots to results and to orders, by turns; returns how many orders were moved."""
+        self._results.extend(self._finisher.take_left())
+        moved = 0
+        while (free := self._free()) > 0 and not self._stop.is_set():
+            result = self._next_result()
+            if result is not None and self._result_is_next:
+                self._results.remove(result)
+                self._spawn(result, self._adopt_one, result)
+                self._result_is_next = False
+                continue
+            moved += self._claim(free if result is None else 1)
+            self._result_is_next = True
+            if result is None:
+                break
+        return moved
+
+    def _next_result(self) -> str | None:
+        """The first that waits, but for those whose own slot has not been left yet."""
+        if not self._results:
+            return None
+        taken = {slot.attempt for slot in self._taken()}
+        return next((attempt for attempt in self._results if attempt not in taken), None)
+
+    def _claim(self, count: int) -> int:
         with self._means.kernel.reader.look() as look:
             if not look.due(CLAIM, limit=1, group=self._plan):
                 return 0
-        receipt = self._means.issue("dispatcher", ReserveNext(worker=self.worker, count=free, plan=self._plan))
+        receipt = self._means.issue("dispatcher", ReserveNext(worker=self.worker, count=count, plan=self._plan))
         reservations = receipt.result.get("reservations", [])
         for reservation in reservations:
             self._spawn(reservation["attempt"], self._run_attempts, reservation)
         return len(reservations) or receipt.count
 
-    def _adopt(self) -> int:
-        free = self._free()
-        if free < 1:
-            return 0
-        orphans = self._finisher.orphans(free)
-        for attempt in orphans:
-            self._spawn(attempt, self._adopt_one, attempt)
-        return 0
+    def _following(self) -> ReserveNext | None:
+        """What a report reserves for the slot that it leaves: nothing where that is a result's, by whose turn it is."""
+        if self._results and self._result_is_next:
+            return None
+        self._result_is_next = True
+        return ReserveNext(worker=self.worker, count=1, plan=self._plan)
 
     def _adopt_one(self, _: Slot, attempt: str) -> None:
         self._finisher.adopt(attempt)
@@ -307,7 +335,6 @@ class Worker:
     def _run_attempts(self, slot: Slot, reservation: dict[str, Any]) -> None:
         """Run an attempt, and then whatever its report reserved for the slot that it leaves."""
         following: dict[str, Any] | None = reservation
-        after = ReserveNext(worker=self.worker, count=1, plan=self._plan)
         while following is not None:
             if self._stop.is_set():
                 self._attempts.release(following)
@@ -315,7 +342,7 @@ class Worker:
             with self._guard:
                 self._claimed += 1
                 slot.attempt = following["attempt"]
-            following = self._attempts.run(following, after)
+            following = self._attempts.run(following, self._following)
 
     def _in_slot(self, slot: Slot, target: Callable[[Slot, Any], object], argument: object) -> None:
         try:

@@ -91,6 +91,7 @@ class Waits:
         self._plans: list[Plan] = []
         self._seen = [0, 0, 0]  # orders, attempts and plans that were looked at once
         self._reservations: dict[str, int] = {}
+        self._taken_before: dict[tuple[Any, ...], int] = {}  # reservations of a worker before it knew of a result
         self._live: list[Holder] = []
         self._now_us = 0  # logical time, as the steady worker that is furthest sees it
         trees.began.append(self._began)
@@ -122,6 +123,7 @@ class Waits:
             if now_us - since_us > bound_us:
                 problems.append(f"{words}, for {(now_us - since_us) / SECOND_US:.1f} s")
         self._since = after
+        self._taken_before = {key: taken for key, taken in self._taken_before.items() if key in after}
         return problems
 
     def leaves(self, holder: Holder) -> list[str]:
@@ -246,15 +248,29 @@ class Waits:
         if busy or attempt.attempt in trees:
             return
         holder = self.holders.get(attempt.worker)
-        key = ("result", attempt.attempt, self._world.versions[attempt.attempt])
-        words = f"{attempt.attempt} has reported, and nobody brings its result to an end"
-        if holder in self._live:
-            yield key, FINISHED_US, words
-            return
         silent_us = order.moved_us + order.spec["attempt_time_us"] + self._world.limits["lease_us"]
-        left = holder is None or not holder.process.alive or silent_us <= self._now_us
-        if left and any(other.host is host and self._free(other) > 0 for other in self._live):
-            yield key, FINISHED_US, words
+        is_left = holder is None or not holder.process.alive or silent_us <= self._now_us
+        those = [other for other in self._live if other is holder or (is_left and other.host is host)]
+        version = self._world.versions[attempt.attempt]
+        words = f"{attempt.attempt} has reported, and nobody brings its result to an end"
+        if any(self._free(other) + (other is holder) > 0 for other in those):
+            yield ("result", attempt.attempt, version), FINISHED_US, words
+        for other in those:
+            yield self._passed_over(("passed", attempt.attempt, version, other.worker), other, words)
+
+    def _passed_over(self, key: tuple[Any, ...], holder: Holder, words: str) -> Condition:
+        """A result that waits for a slot gets its turn: a worker that knows of it does not go on taking orders.
+
+        What it takes until then goes by turns: one order before each result that waits, and one in each slot for which
+        that was just decided.
+        """
+        taken = self._reservations.get(holder.worker, 0)
+        since_us = self._since.get(key, self._looked_us)
+        if self._looked_us - since_us <= FINISHED_US:
+            self._taken_before[key] = taken
+        turns = holder.slots + sum(map(self._is_pending, self._attempts))
+        is_passed = taken - self._taken_before.get(key, taken) > turns
+        return key, FINISHED_US if is_passed else NEVER_US, f"{words}, while {holder.worker} takes order after order"
 
     def _attempt(self, attempt: Attempt, trees: dict[str, Tree], *, running: bool) -> Iterator[Condition]:
         hold = self._world.holds[attempt.hold]
