@@ -29,9 +29,10 @@ import apsw
 import fencepost
 from fencepost.kernel import replay
 from fencepost.kernel.kernel import Kernel
-from tests.bench import pair, plans, workers, worlds
+from tests.bench import attempts, pair, plans, waiting, workers, worlds
 
 RUNS = 3
+EXECUTORS = ("command", "python", "python_step")
 ONCE_FROM = 100_000  # waiting orders: a store that takes minutes to fill is made once
 Document = dict[str, Any]
 
@@ -47,11 +48,13 @@ class Sizes:
         self.many = 64 if quick else 3_200
         self.idle = 10 if quick else 200
         self.claims = 20 if quick else 300
+        self.finishes = 2 if quick else 30
         self.plan_orders = 200 if quick else 10_000
         self.pair = 128 if quick else 6_400
         self.starts = 1 if quick else 5
         self.worker_orders = 4 if quick else 200
         self.across = 2 if quick else 50
+        self.idle_worker_s = 0.5 if quick else 30.0
 
 
 def raw_sqlite(folder: Path, seconds: float) -> Document:
@@ -104,11 +107,6 @@ def lives_per_s(folder: Path, drive: Callable[[worlds.Crew, int], None], lives: 
     return {"rate": rate, "cpu_us": cpu_s * 1e6 / lives, "bytes": size / (warm + lives)}
 
 
-def percentiles(samples: list[float]) -> Document:
-    ordered = sorted(samples)
-    return {"p50": ordered[len(ordered) // 2], "p99": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
-
-
 def idle_ms(folder: Path, samples: int) -> Document:
     """From submission to applied on a store that has nothing else to do."""
     found = []
@@ -121,24 +119,7 @@ def idle_ms(folder: Path, samples: int) -> Document:
             worlds.one(crew, 1)
             found.append((time.perf_counter() - begun) * 1e3)
         counted(kernel, samples + 5)
-    return percentiles(found)
-
-
-def with_waiting(folder: Path, waiting: int, samples: int) -> Document:
-    """One reservation out of so many waiting orders in microseconds, and the memory of a process that makes some."""
-    found = []
-    with worlds.opened(folder) as kernel:
-        crew = worlds.Crew(kernel)
-        left = waiting
-        while left > 0:
-            left -= len(crew.do_many("human", [crew.submit()] * min(left, 1_000)))
-        for _ in range(samples):
-            begun = time.perf_counter()
-            reserved = crew.do("dispatcher", crew.reserve_next(1))["reservations"]
-            found.append((time.perf_counter() - begun) * 1e6)
-            if len(reserved) != 1:
-                raise RuntimeError("nothing was reserved")
-    return {**percentiles(found), "rss_mb": rss_mb(folder)}
+    return waiting.percentiles(found)
 
 
 def replay_rate(folder: Path, lives: int) -> float:
@@ -167,23 +148,6 @@ def cli_ms(starts: int, words: Sequence[str], folder: Path | None = None) -> flo
     return statistics.median(found)
 
 
-def rss_mb(folder: Path) -> float:
-    """Peak resident memory of a fresh process that makes fifty reservations in this store."""
-    program = (
-        "import sys; from pathlib import Path; from tests.bench import worlds\n"
-        "with worlds.opened(Path(sys.argv[1])) as kernel:\n"
-        "    crew = worlds.Crew(kernel)\n"
-        "    for _ in range(50): crew.do('dispatcher', crew.reserve_next(1))\n"
-        # Not `ru_maxrss`, which starts with the peak of the process that this one was made from.
-        "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, check=True, env=environment
-    )
-    return int(done.stdout) / 1024
-
-
 class Bench:
     """Runs each measurement in a folder of its own that is removed again."""
 
@@ -207,8 +171,8 @@ class Bench:
         return {key: statistics.median(each[key] for each in found) for key in found[0]}
 
 
-def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
-    """Measure everything. The order is that of the table."""
+def document(bench: Bench, counts: tuple[int, ...]) -> Document:
+    """Measure everything, with so many waiting orders each. The order is that of the table."""
     sizes = bench.sizes
     load_before = os.getloadavg()[0]
     raw = bench.medians(raw_sqlite, sizes.raw_s)
@@ -216,11 +180,12 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
     cpu_us: Document = {}
     bytes_per_life: list[float] = []
     waits = {
-        count: bench.medians(with_waiting, count, sizes.claims)
-        if count < ONCE_FROM
-        else bench.fresh(with_waiting, count, sizes.claims)
-        for count in waiting
+        count: (bench.medians if count < ONCE_FROM else bench.fresh)(
+            waiting.with_waiting, count, sizes.claims, sizes.finishes
+        )
+        for count in counts
     }
+    reserve_us, finish_us = waiting.by_count(waits)
     for name, drive, lives in (
         ("one", worlds.one, sizes.one),
         ("crowd64", worlds.crowd, sizes.crowd),
@@ -229,8 +194,8 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
         found = bench.medians(lives_per_s, drive, lives)
         rates[name], cpu_us[name] = found["rate"], found["cpu_us"]
         bytes_per_life.append(found["bytes"])
-    rates["worker"] = bench.median(workers.worker_rate, sizes.worker_orders, "command")
-    rates["worker_python"] = bench.median(workers.worker_rate, sizes.worker_orders, "python")
+    served = {name: bench.medians(workers.worker_rate, sizes.worker_orders, name) for name in EXECUTORS}
+    rates["worker"], rates["worker_python"] = served["command"]["rate"], served["python"]["rate"]
     two_processes = bench.medians(pair.rates, sizes.pair, counted)
     plan = bench.medians(plans.plan_s, sizes.plan_orders, counted)
     return {
@@ -246,13 +211,20 @@ def document(bench: Bench, waiting: tuple[int, ...]) -> Document:
         "lives_per_s": {"sqlite": rates, "postgres": None},
         "cpu_us_per_life": {"sqlite": cpu_us},
         "worker_executor": "command",
+        "attempt_cpu_ms": {name: each["cpu_ms"] for name, each in served.items()},
+        "attempt_start_ms": bench.medians(attempts.beside_ms, sizes.worker_orders),
+        "short_commands": {
+            name: bench.medians(attempts.against_shell, sizes.worker_orders, name) for name in ("command", "short")
+        },
+        "idle_worker": bench.fresh(attempts.idle_share, sizes.idle_worker_s),
         "two_processes": two_processes,
         "idle_ms": {
             "in_process": bench.medians(idle_ms, sizes.idle),
             "across_processes": bench.medians(workers.across_ms, sizes.across),
             "across_kernels": bench.medians(pair.idle_ms, sizes.across),
         },
-        "reserve_us": {str(count): {"p50": each["p50"], "p99": each["p99"]} for count, each in waits.items()},
+        "reserve_us": reserve_us,
+        "finish_us": finish_us,
         "replay_records_per_s": bench.median(replay_rate, sizes.many),
         "rss_mb": {str(count): each["rss_mb"] for count, each in waits.items()},
         "rss_mb_1e6_waiting": waits[1_000_000]["rss_mb"] if 1_000_000 in waits else None,
@@ -298,14 +270,32 @@ def table(found: Document) -> str:
         ("`fencepost version`, ms", _shown(found["cli_start_ms"]), "150"),
         ("`fencepost order list`, ms", _shown(found["order_list_ms"]), "300"),
     ]
+    rows += _attempt_rows(found)
     for count, each in found["reserve_us"].items():
         rows.append((f"reserve of {int(count):,} waiting, p50 µs", f"{each['p50']:,.0f}", ""))
         rows.append((f"reserve of {int(count):,} waiting, p99 µs", f"{each['p99']:,.0f}", ""))
+    for count, ends in found["finish_us"].items():
+        for dependents, each in ends.items():
+            name = f"end of an order, {int(dependents)} dependents, {int(count):,} others"
+            rows.append((f"{name}, p50 µs", f"{each['p50']:,.0f}", ""))
     for count, megabytes in found["rss_mb"].items():
         rows.append((f"memory with {int(count):,} waiting, MB", f"{megabytes:,.0f}", "120"))
     return "\n".join(
         f"{name:<54}{value:>12}{target:>12}" for name, value, target in [("", "measured", "target"), *rows]
     )
+
+
+def _attempt_rows(found: Document) -> list[tuple[str, str, str]]:
+    cpu_ms, short = found["attempt_cpu_ms"], found["short_commands"]
+    return [
+        ("processor time of an attempt, `true`, ms", f"{cpu_ms['command']:.1f}", ""),
+        ("processor time of an attempt, function, ms", f"{cpu_ms['python']:.1f}", ""),
+        ("processor time of an attempt, function, one step, ms", f"{cpu_ms['python_step']:.1f}", ""),
+        ("attempt of `true` beside the command's own time, ms", f"{found['attempt_start_ms']['beside']:.1f}", "15"),
+        ("two at once, times a shell's loop, `true`", f"{short['command']['ratio']:.1f}", "2"),
+        ("two at once, times a shell's loop, an interpreter", f"{short['short']['ratio']:.1f}", "2"),
+        ("idle worker, % of a core", f"{found['idle_worker']['percent']:.2f}", "0.5"),
+    ]
 
 
 def _shown(milliseconds: float | None) -> str:
@@ -326,11 +316,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--waiting", type=int, nargs="+", metavar="N", help="with so many waiting orders instead")
     parser.add_argument("--place", type=Path, metavar="FOLDER", help="where stores are made; a disk that really syncs")
     options = parser.parse_args(arguments)
-    waiting = (100,) if options.quick else (1_000, 10_000, 100_000, 1_000_000) if options.large else (1_000,)
-    waiting = tuple(options.waiting or waiting)
+    counts = (100,) if options.quick else (1_000, 10_000, 100_000, 1_000_000) if options.large else (1_000,)
+    counts = tuple(options.waiting or counts)
     # As an installer leaves it: each process that is started would otherwise compile what was edited last.
     compileall.compile_dir(Path(fencepost.__file__).parent, quiet=1)
-    found = document(Bench(options.place, Sizes(quick=options.quick)), waiting)
+    found = document(Bench(options.place, Sizes(quick=options.quick)), counts)
     text = json.dumps(found, indent=2) + "\n"
     print(text if options.json == "-" else table(found) + "\n", end="")
     if options.json not in (None, "-"):

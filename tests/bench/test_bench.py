@@ -31,6 +31,11 @@ def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
         "lives_per_s",
         "idle_ms",
         "reserve_us",
+        "finish_us",
+        "attempt_start_ms",
+        "attempt_cpu_ms",
+        "short_commands",
+        "idle_worker",
         "replay_records_per_s",
         "rss_mb_1e6_waiting",
         "bytes_per_life",
@@ -49,6 +54,12 @@ def test_the_quick_benchmark_writes_its_document(tmp_path: Path) -> None:
     assert found["plan_10k_s"] == sum(found["plan_10k_parts_s"].values())
     assert found["idle_ms"]["in_process"]["p50"] <= found["idle_ms"]["in_process"]["p99"]
     assert found["machine"]["quick"] is True
+    assert set(found["attempt_cpu_ms"]) == {"command", "python", "python_step"}
+    assert found["attempt_start_ms"]["whole"] > found["attempt_start_ms"]["beside"]
+    assert all(found["short_commands"][name]["ratio"] > 0 for name in ("command", "short"))
+    assert found["idle_worker"]["percent"] >= 0 and found["idle_worker"]["seconds"] >= 0.5
+    assert set(found["finish_us"]) == set(found["reserve_us"]) == {"100"}
+    assert all(found["finish_us"]["100"][number]["p50"] > 0 for number in ("0", "100"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["bench.json"], "nothing is left behind"
 
 
