@@ -7,7 +7,6 @@ those names is asked for.
 from __future__ import annotations
 
 import importlib as _importlib
-import typing as _typing
 
 from fencepost._version import __version__ as __version__
 
@@ -23,7 +22,9 @@ def _find(name: str) -> object:
     return found
 
 
-if _typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
     from fencepost.sdk import *  # noqa: F403  # `fencepost.sdk.__all__` is the one list
 else:
     __getattr__ = _find  # out of the sight of type checkers, so that they know a name that does not exist
+del TYPE_CHECKING

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fencepost.core.records.plan import PythonCall, WorkOrderSpec
+from fencepost.sdk import bootstrap
 from fencepost.services import jobs
 from fencepost.services.outcomes import Outcome, read_outcome
 from tests.support.attempt_server import AttemptServer, attempt_server
@@ -152,18 +153,47 @@ def test_x10_packages_of_the_user_are_left_out(child: Child) -> None:
     assert "No module named 'of_the_user'" in child.outcome().message
 
 
-def test_x10_modules_of_the_workspace_do_not_get_in_the_way_of_ours(child: Child) -> None:
-    for name in ("tempfile", "socket", "json", "hashlib", "traceback", "fencepost", "signal", "threading"):
+@pytest.mark.parametrize("version", sorted(interpreters()))
+def test_x10_modules_of_the_workspace_do_not_get_in_the_way_of_ours(child: Child, version: str) -> None:
+    """Whatever part of the standard library is loaded late by ours, or by what ours loads, is not the workspace's."""
+    for name in (*sys.stdlib_module_names, "fencepost"):
         (child.folder / f"{name}.py").write_text("raise RuntimeError('not ours')\n")
     (child.folder / "helper.py").write_text("VALUE = 5\n")
-    code, outcome = child.of(
+    child.params = {"n": 3}
+    child.write(
         """
         import helper
-        return fp.Result.failed("validation", f"{attempt.step('a', lambda: helper.VALUE)}")
+        attempt.checkpoint({"seen": attempt.params["n"]})
+        attempt.resume_value()
+        attempt.charge(receipt="one", money={"USD": "0.5"})
+        raise fp.InputError(str(attempt.step("a", lambda: [helper.VALUE, 1.5])))
         """
     )
-    assert (code, outcome.message) == (1, "5")
+    done = child.run(interpreters()[version])
+    assert done.returncode == 1
+    assert child.outcome().message == "InputError: [5, 1.5]\nwork.py:11 in work", done.err
+    assert done.err.startswith("Traceback (most recent call last):") and "InputError: [5, 1.5]" in done.err
     assert sorted(path.name for path in child.folder.iterdir() if path.is_dir()) == []  # no __pycache__
+
+
+def test_x10_what_a_callable_does_not_use_is_not_loaded_for_it(child: Child) -> None:
+    child.write(
+        """
+        print(*sorted(sys.modules))
+        attempt.heartbeat("on")
+        attempt.step("a", lambda: 1)
+        print(*sorted(sys.modules))
+        """
+    )
+    done = child.run()
+    assert done.returncode == 0, done.err
+    at_once, late = (set(line.split()) for line in done.out.splitlines())
+    bare = [sys.executable, *jobs._ISOLATION, "-c", "import sys; print(*sys.modules)"]
+    own = set(subprocess.run(bare, capture_output=True, text=True, check=True).stdout.split())
+    heavy = {"contextlib", "hashlib", "random", "socket", "tempfile", "threading", "traceback", "typing", "zipfile"}
+    assert heavy & (at_once - own) == set()
+    fresh = {name.partition(".")[0] for name in late - at_once} - {"fencepost"}
+    assert fresh - {*bootstrap.LATE, *sys.builtin_module_names} <= {"_blake2", "_hashlib"}
 
 
 def test_x10_processes_of_a_callable_find_the_package(child: Child) -> None:

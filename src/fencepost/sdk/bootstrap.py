@@ -3,29 +3,36 @@
 That interpreter need not have fencepost installed: the one package is found where this file lies, and nothing else of
 the environment that it lies in. Whatever else the callable imports comes from its own interpreter and its workspace.
 Processes that the callable starts in the ways of `multiprocessing` run this file again and find the package as well.
+
+An interpreter starts in 10 ms, and a standard library loads in several times that. So this and what it loads take as
+little of it as they can, and what few attempts need is loaded by those.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.util
 import os
 import sys
 
 PACKAGE = "fencepost"
+LATE = ("hashlib", "math")
+"""Modules of the standard library that the package loads when the workspace, whose modules may have any name, is on
+the path. They load private ones alone, which are found in the same way."""
 
 
 class PackageFinder:
-    """Finds the package that this file belongs to, before any other of its name."""
+    """Finds the package that this file belongs to, before any other of its name, and what that loads late."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._places = list(sys.path)  # without the workspace
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        if name != PACKAGE:
-            return None
-        start = os.path.join(self._folder, "__init__.py")
-        return importlib.util.spec_from_file_location(name, start, submodule_search_locations=[self._folder])
+        if name == PACKAGE:
+            return importlib.machinery.PathFinder.find_spec(name, [os.path.dirname(self._folder)])
+        if name in LATE or (name.startswith("_") and name in sys.stdlib_module_names):
+            return importlib.machinery.PathFinder.find_spec(name, self._places)
+        return None
 
 
 def install() -> None:

@@ -12,20 +12,23 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
+from _thread import allocate_lock
+from collections.abc import Mapping
 
 from fencepost.sdk.failures import Stopping
 from fencepost.sdk.names import Names, several
 from fencepost.sdk.wire import EXIT_USAGE, Connection, Refused, StaleFence, Unreachable
 
-if TYPE_CHECKING:  # loaded with the first step
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final, ParamSpec, TypeVar
+
     from fencepost.sdk.steps import Steps
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
 SOCKET: Final = "FENCEPOST_SOCKET"
 TOKEN: Final = "FENCEPOST_TOKEN"
@@ -65,7 +68,7 @@ class Attempt:
         self._stopping = ""
         self._asked_at = 0.0
         self._steps: Steps | None = None
-        self._making = threading.Lock()
+        self._making = allocate_lock()
 
     @property
     def params(self) -> dict[str, Any]:
@@ -163,11 +166,12 @@ class Attempt:
         self.go_on()
         with self._making:
             if self._steps is None:
-                from fencepost.sdk.steps import Steps
+                from fencepost.sdk.steps import Steps  # `bootstrap.LATE` names what it loads
 
                 self._steps = Steps(self.request)
             steps = self._steps
-        return cast(T, steps.run(name, function, arguments, named))
+        value: T = steps.run(name, function, arguments, named)
+        return value
 
     def close(self) -> None:
         """Hang up. What is said later is said over a new connection."""
@@ -284,7 +288,7 @@ def _money(money: object) -> dict[str, str]:
 
 
 _current: dict[int, Attempt] = {}
-_making = threading.Lock()
+_making = allocate_lock()
 
 
 def attempt() -> Attempt:

@@ -10,21 +10,40 @@ compares them with the loaded function's before it calls it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from collections import namedtuple
 
-from fencepost.sdk.failures import Kind, checked_kind
+from fencepost.sdk.failures import checked_kind
 from fencepost.sdk.names import Names, several
 
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final, NamedTuple, TypeVar
+
+    from fencepost.sdk.failures import Kind
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+    class _Declared(NamedTuple):
+        name: str
+        version: int
+
+    class _Result(NamedTuple):
+        files: tuple[str, ...] = ()
+        kind: Kind | None = None
+        message: str = ""
+
+else:
+    _Declared = namedtuple("_Declared", ("name", "version"))
+    _Result = namedtuple("_Result", ("files", "kind", "message"), defaults=((), None, ""))
+
 MARK: Final = "__fencepost_executor__"
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Declared(NamedTuple):
+class Declared(_Declared):
     """Name and version of a callable."""
 
-    name: str
-    version: int
+    __slots__ = ()
 
 
 def executor(name: str, *, version: int) -> Callable[[F], F]:
@@ -43,12 +62,10 @@ def declared_of(function: object) -> Declared | None:
     return found if isinstance(found, Declared) else None
 
 
-class Result(NamedTuple):
+class Result(_Result):
     """What came of an attempt. Made by `succeeded` and `failed`. A claim: the order's acceptance decides."""
 
-    files: tuple[str, ...] = ()
-    kind: Kind | None = None
-    message: str = ""
+    __slots__ = ()
 
     @classmethod
     def succeeded(cls, files: Names = ()) -> Result:

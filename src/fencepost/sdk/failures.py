@@ -12,9 +12,12 @@ Any other exception ends the attempt in the class `executor`.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from typing import ClassVar, Final, Literal
 
-Kind = Literal["deterministic_input", "transient_dependency", "executor", "validation"]
+    Kind = Literal["deterministic_input", "transient_dependency", "executor", "validation"]
+
 KINDS: Final[tuple[Kind, ...]] = ("deterministic_input", "transient_dependency", "executor", "validation")
 """Classes of failure that a callable may claim; the plan's `retry` says which of them are tried again."""
 

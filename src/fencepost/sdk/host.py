@@ -7,23 +7,39 @@ was told. Everything that the callable prints is its log, a traceback included.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Sequence
-from types import FrameType
-from typing import Any, Final, Literal, NamedTuple
+from collections import namedtuple
 
-from fencepost.sdk import client, steps
+from fencepost.sdk import client
 from fencepost.sdk.client import Attempt, Yield
 from fencepost.sdk.executor import Declared, Result, declared_of
-from fencepost.sdk.failures import Failure, InputError, Kind, Stopping
+from fencepost.sdk.failures import Failure, InputError, Stopping
 from fencepost.sdk.names import several
 from fencepost.sdk.wire import StaleFence, Unreachable
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import Any, Final, Literal, NamedTuple
+
+    from fencepost.sdk.failures import Kind
+
+    class _Outcome(NamedTuple):
+        outcome: Literal["succeeded", "failed", "stopped", "yielded"]
+        exit_code: int
+        failure: Kind | None = None
+        code: str = ""
+        message: str = ""
+        files: tuple[str, ...] = ()
+
+else:
+    _FIELDS = ("outcome", "exit_code", "failure", "code", "message", "files")
+    _Outcome = namedtuple("_Outcome", _FIELDS, defaults=(None, "", "", ()))
 
 OUTCOME_VERSION: Final = 1
 EXIT_WELL: Final = 0
@@ -38,22 +54,13 @@ FILES_MAX: Final = 1_000
 """Files that a result may name."""
 TERMINATED: Final = "terminated"
 """The reason to stop of a process that was told by a signal."""
-LOADED: Final = (steps,)
-"""What an attempt loads late: loaded before the workspace is on the path, whose modules may have any name."""
-_UNSHOWN: Final = (OSError, ValueError, RuntimeError, AttributeError)
-"""Why a traceback cannot be shown: its log is gone, or what the callable put in the log's place is none."""
 _OWN_FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 
 
-class Outcome(NamedTuple):
+class Outcome(_Outcome):
     """What the worker is told."""
 
-    outcome: Literal["succeeded", "failed", "stopped", "yielded"]
-    exit_code: int
-    failure: Kind | None = None
-    code: str = ""
-    message: str = ""
-    files: tuple[str, ...] = ()
+    __slots__ = ()
 
 
 class HostedAttempt(Attempt):
@@ -91,8 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     """`module:function`, the name and version that its order names, and the file for the outcome."""
     call, name, version, path = arguments
     outcome = _outcome(call, Declared(name=name, version=int(version)))
-    with contextlib.suppress(OSError):  # without it the exit code has to do
-        _tell(path, outcome)
+    _tell(path, outcome)
     return outcome.exit_code
 
 
@@ -109,8 +115,9 @@ def _outcome(call: str, declared: Declared) -> Outcome:
     except Yield:
         return Outcome(outcome="yielded", exit_code=EXIT_WELL)
     except BaseException as error:  # whatever a callable raises, SystemExit included, has to be told
-        with contextlib.suppress(*_UNSHOWN):
-            traceback.print_exception(error)
+        # The interpreter's own writing of it: that of `traceback` is the same, and has to be loaded. Where the log is
+        # gone, or what the callable put in its place is none, nothing is shown.
+        sys.__excepthook__(type(error), error, error.__traceback__)
         return _raised(error)
 
 
@@ -162,10 +169,7 @@ def _raised(error: BaseException) -> Outcome:
     code = error.code if isinstance(error, Failure) else "callable_raised"
     if isinstance(error, Unreachable) and error.code == "no_attempt":
         kind, code = "executor", "executor_failed"
-    lines = [_said(error)]
-    with contextlib.suppress(*_UNSHOWN):
-        lines += _places(error)
-    return _failed(kind, code, "\n".join(lines))
+    return _failed(kind, code, "\n".join([_said(error), *_places(error)]))
 
 
 def _said(error: BaseException) -> str:
@@ -179,13 +183,23 @@ def _said(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> list[str]:
-    root = os.getcwd() + os.sep
-    frames = [
-        each for each in traceback.extract_tb(error.__traceback__) if os.path.dirname(each.filename) != _OWN_FOLDER
-    ]
-    kept = [each for each in frames if not each.filename.startswith("<frozen ")][-PLACES_MAX:]
-    places = (f"{each.filename.removeprefix(root)}:{each.lineno} in {each.name}" for each in kept)
-    return [place[-PLACE_CHARACTERS_MAX:] for place in places]
+    root = os.path.join(_here(), "")
+    places = []
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        if os.path.dirname(code.co_filename) != _OWN_FOLDER and not code.co_filename.startswith("<frozen "):
+            place = f"{code.co_filename.removeprefix(root)}:{step.tb_lineno} in {code.co_name}"
+            places.append(place[-PLACE_CHARACTERS_MAX:])
+        step = step.tb_next
+    return places[-PLACES_MAX:]
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # the callable has removed its workspace
 
 
 def _cut(text: str) -> str:
@@ -195,7 +209,8 @@ def _cut(text: str) -> str:
 
 
 def _tell(path: str, outcome: Outcome) -> None:
-    """Write the outcome whole, so that a process that is killed now has told nothing."""
+    """Write the outcome whole, so that a process that is killed now has told nothing. Where it cannot be written, the
+    exit code has to do."""
     document = {
         "v": OUTCOME_VERSION,
         "outcome": outcome.outcome,
@@ -206,6 +221,9 @@ def _tell(path: str, outcome: Outcome) -> None:
     }
     text = json.dumps(document, ensure_ascii=True)
     part = f"{path}.part"
-    with open(part, "w", encoding="ascii") as file:
-        file.write(text)
-    os.replace(part, path)
+    try:
+        with open(part, "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError:
+        return

@@ -7,7 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, ValuesView
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from typing import TypeAlias
 
 Names: TypeAlias = list[str] | tuple[str, ...] | AbstractSet[str] | ValuesView[str] | Iterator[str]
 """What a type checker takes for several names. It has no `Sequence`, which a single text is."""

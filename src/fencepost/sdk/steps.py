@@ -14,13 +14,30 @@ in a temporary file. What this attempt records is not kept at all, since no name
 from __future__ import annotations
 
 import json
-import tempfile
-import threading
-from collections.abc import Callable
-from typing import IO, Any, Final, NamedTuple, Protocol
+import os
+from _thread import allocate_lock
+from collections import namedtuple
 
 from fencepost.sdk.failures import StepChanged, StepRefused
 from fencepost.sdk.values import digest_of, encode_arguments, encode_value
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any, Final, NamedTuple, Protocol
+
+    class Ask(Protocol):
+        """Asks the worker for one operation; `fencepost.sdk.client.Attempt.request`."""
+
+        def __call__(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]: ...
+
+    class _Place(NamedTuple):
+        arguments: str
+        offset: int
+        bytes: int
+
+else:
+    _Place = namedtuple("_Place", ("arguments", "offset", "bytes"))  # where the value of an earlier step lies
 
 KIND: Final = "steps/1"
 VALUE_BYTES_MAX: Final = 1024 * 1024
@@ -34,20 +51,6 @@ MEMORY_BYTES_MAX: Final = 4 * 1024 * 1024
 """Bytes of earlier values that are held in memory; past it they lie in a file."""
 
 
-class Ask(Protocol):
-    """Asks the worker for one operation; `fencepost.sdk.client.Attempt.request`."""
-
-    def __call__(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]: ...
-
-
-class _Place(NamedTuple):
-    """Where the value of an earlier step lies."""
-
-    arguments: str
-    offset: int
-    bytes: int
-
-
 class Damaged(RuntimeError):
     """Recorded steps are not what was recorded."""
 
@@ -57,10 +60,10 @@ class Steps:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._loaded = False
         self._earlier: dict[str, _Place] = {}
-        self._values: IO[bytes] | None = None
+        self._values: _Values | None = None
         self._used: set[str] = set()
         self._count = 0
         self._base: str | None = None
@@ -127,7 +130,7 @@ class Steps:
         if self._values is not None:
             self._values.close()  # of a reading that did not come to its end
         earlier: dict[str, _Place] = {}
-        self._values = values = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115  # lives on
+        self._values = values = _Values()
         reply, payload = self._ask("resume", kind=KIND, optional=True)
         last = digest_of(payload) if reply["number"] else None
         wanted = last
@@ -144,19 +147,60 @@ class Steps:
     def _value(self, place: _Place) -> bytes:
         if self._values is None:
             raise Damaged("a recorded step has no value")
-        self._values.seek(place.offset)
-        return self._values.read(place.bytes)
+        return self._values.read(place.offset, place.bytes)
 
 
-def _spread(payload: bytes, earlier: dict[str, _Place], values: IO[bytes]) -> str | None:
+class _Values:
+    """Values of earlier steps, one behind the other: in memory up to `MEMORY_BYTES_MAX`, past it in a file that has no
+    name any more. (`tempfile` does as much, and takes longer to load than an interpreter needs to start.)"""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
+        self._end = 0
+
+    def append(self, value: bytes) -> int:
+        """Returns its offset."""
+        offset = self._end
+        self._end += len(value)
+        if self._file is None and self._end > MEMORY_BYTES_MAX:
+            self._file = _nameless()
+            self._file.write(self._memory)
+            self._memory.clear()
+        if self._file is None:
+            self._memory += value
+        else:
+            self._file.seek(offset)
+            self._file.write(value)
+        return offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        if self._file is None:
+            return bytes(self._memory[offset : offset + size])
+        self._file.seek(offset)
+        return self._file.read(size)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _nameless() -> IO[bytes]:
+    """A file in the temporary folder, which its attempt has of its own, that goes with its last descriptor."""
+    path = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"fencepost-steps-{os.urandom(16).hex()}")
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w+b")  # noqa: SIM115  # lives on
+    os.unlink(path)
+    return file
+
+
+def _spread(payload: bytes, earlier: dict[str, _Place], values: _Values) -> str | None:
     """Take the steps of one payload in; returns its base. A later record of a name has been read before it."""
     document = json.loads(payload)
     for step in document["steps"]:
         if step["name"] in earlier:
             continue
         value = step["value"].encode()
-        earlier[step["name"]] = _Place(step["arguments"], values.tell(), len(value))
-        values.write(value)
+        earlier[step["name"]] = _Place(step["arguments"], values.append(value), len(value))
     if len(earlier) > STEPS_MAX:
         raise Damaged(f"more than {STEPS_MAX} steps are recorded")
     base = document["base"]

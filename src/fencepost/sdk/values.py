@@ -10,9 +10,12 @@ import hashlib
 import json
 import math
 from collections.abc import Coroutine, Iterator, Mapping, Sequence, Set
-from typing import Final
 
 from fencepost.sdk.failures import StepRefused
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from typing import Final
 
 DEPTH_MAX: Final = 64
 """Lists and objects inside one another."""

@@ -7,14 +7,16 @@ that one whose reply was lost is sent again by whoever sent it. `docs/ATTEMPTS.m
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
-import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from _socket import AF_UNIX, SOCK_STREAM, socket  # `socket` is this, and loads as much again for servers
+from _thread import allocate_lock
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Final
 
 VERSION: Final = 1
 LINE_BYTES_MAX: Final = 65_536
@@ -88,8 +90,8 @@ class Connection:
         self._path = path
         self._token = token
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._lock = allocate_lock()
+        self._socket: socket | None = None
         self._left = b""
         self._owner = 0  # process that opened the socket: a child that was forked off opens its own
 
@@ -147,8 +149,7 @@ class Connection:
 
     def _once(self, request: bytes) -> tuple[dict[str, Any], bytes]:
         link = self._opened()
-        with contextlib.suppress(ConnectionError):  # it hung up before it had taken everything, and may have said why
-            link.sendall(request)
+        _send(link, request)
         try:
             reply = json.loads(self._line(link))
         except ValueError as error:
@@ -160,11 +161,11 @@ class Connection:
             raise ConnectionError("the reply announces bytes that cannot be")
         return reply, self._exactly(link, size)
 
-    def _opened(self) -> socket.socket:
+    def _opened(self) -> socket:
         if self._owner != os.getpid():
             self._socket, self._left = None, b""  # a parent's: closing it here would not close it there
         if self._socket is None:
-            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            link = socket(AF_UNIX, SOCK_STREAM)
             try:
                 link.settimeout(self._timeout_s)
                 link.connect(self._path)
@@ -174,7 +175,7 @@ class Connection:
             self._socket, self._left, self._owner = link, b"", os.getpid()
         return self._socket
 
-    def _line(self, link: socket.socket) -> bytes:
+    def _line(self, link: socket) -> bytes:
         pieces = [self._left]
         size = len(self._left)
         while b"\n" not in pieces[-1]:
@@ -188,7 +189,7 @@ class Connection:
         line, _, self._left = b"".join(pieces).partition(b"\n")
         return line
 
-    def _exactly(self, link: socket.socket, size: int) -> bytes:
+    def _exactly(self, link: socket, size: int) -> bytes:
         taken, self._left = self._left[:size], self._left[size:]
         pieces, missing = [taken], size - len(taken)
         while missing:
@@ -203,3 +204,10 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
         self._socket, self._left = None, b""
+
+
+def _send(link: socket, request: bytes) -> None:
+    try:
+        link.sendall(request)
+    except ConnectionError:
+        return  # it hung up before it had taken everything, and may have said why
