@@ -18,10 +18,13 @@ import select
 import signal
 import socket
 import time
-from typing import Any
 
 from fencepost.adapters.executors import foreign, spawn, tree, wire
 from fencepost.adapters.executors.log_writer import LogWriter
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from typing import Any
 
 STOP_LEAD_US = 3_000_000
 STOP_GRACE_US = 2_000_000

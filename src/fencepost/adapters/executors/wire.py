@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # that of `typing`, without loading it
+if TYPE_CHECKING:
+    from typing import Any
+
+    Message = dict[str, Any]
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Twice the port's bound on a job: JSON escapes may double it."""
-
-Message = dict[str, Any]
 
 
 class FrameBroken(Exception):
