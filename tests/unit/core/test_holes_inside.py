@@ -58,8 +58,10 @@ def test_c25_a_child_is_never_retried_by_others_and_the_refusal_names_its_parent
 
 
 def test_lifecycle_9_the_prompt_of_a_wait_is_kept() -> None:
-    wait = world_in("waiting").order(TASK).wait
-    assert wait is not None and (wait.question, wait.prompt) == ("go", "Shall it go on?")
+    world = world_in("active/running")
+    world.ok(world.yielding(world.attempt_of(world.order(TASK)), question="go", prompt="Which way?"))
+    wait = world.order(TASK).wait
+    assert wait is not None and (wait.question, wait.prompt) == ("go", "Which way?")
 
 
 def test_lifecycle_9_what_has_come_already_names_the_attempt_that_yielded_as_the_cause() -> None:
