@@ -30,6 +30,16 @@ def test_orders_after_one_without_a_name_can_be_needed() -> None:
     assert places(check(plan(nameless, order("b"), order("c", needs=["b"])))) == [("missing_key", "/work/0/name")]
 
 
+def test_x10_an_executor_that_is_not_known_says_nothing_of_the_program_beside_it() -> None:
+    found = check(plan({"name": "a", "executor": "docker", "call": "work:work"}))
+    assert [problem.at for problem in found.problems] == ["/work/0/executor"]
+
+
+def test_x10_a_call_that_is_no_text_is_told_with_an_example() -> None:
+    (problem,) = check(plan({"name": "a", "executor": "python", "call": 5})).problems
+    assert (problem.at, problem.next) == ("/work/0/call", 'write a text such as "pipeline:summarize"')
+
+
 def test_inputs_of_an_order_whose_needs_were_refused_are_not_missed_among_them() -> None:
     reader = order("b", needs=[5], inputs=[{"from": "a", "files": ["x"]}])
     assert places(check(plan(order("a", outputs=["x"]), reader))) == [("wrong_type", "/work/1/needs/0")]
