@@ -13,7 +13,8 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 LEASE_MAX_US = 30 * MINUTE_US  # no history holds a longer one
-ANSWER_CHARACTERS_MAX = 65_536  # no history holds a longer one
+TEXT_CHARACTERS_MAX = 4_096  # nor a longer message, note or reason
+ANSWER_CHARACTERS_MAX = 65_536  # nor a longer answer
 PAYLOAD_BYTES_MAX = 16 * 2**20  # that a running program can send or be sent at once; the protocol's own, by a test
 NOTE_BYTES_MAX = 256  # of a heartbeat's note as the state keeps it
 
@@ -95,6 +96,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             "a program can send the payload of a checkpoint and read it again": (
                 self.checkpoint_bytes_max <= PAYLOAD_BYTES_MAX
             ),
+            "a text fits in its record": self.text_bytes_max <= TEXT_CHARACTERS_MAX,
             "an answer fits in its record": self.answer_bytes_max <= ANSWER_CHARACTERS_MAX,
         }
         return [relation for relation, holds in relations.items() if not holds]

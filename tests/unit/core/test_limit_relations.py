@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from fencepost.core.canonical import Undecodable, decode, encode_trusted
-from fencepost.core.limits import ANSWER_CHARACTERS_MAX, LEASE_MAX_US, PAYLOAD_BYTES_MAX, Limits
-from fencepost.core.records.plan import AnswerRecorded
+from fencepost.core.limits import LEASE_MAX_US, PAYLOAD_BYTES_MAX, Limits
+from fencepost.core.records.envelope import Body
+from fencepost.core.records.plan import AnswerRecorded, PlanCancelRequested
 from fencepost.sdk import wire
 
-LONGEST_ANSWER = 65_536  # characters, as history has it
+LONGEST_TEXT, LONGEST_ANSWER = 4_096, 65_536  # characters, as history has them
 PLAN = 3 * Limits().plan_orders_max + 100
 PAGE = 6 * 256 + 6 * 256 + 100
 
@@ -66,6 +67,7 @@ RELATIONS: list[tuple[str, dict[str, int], dict[str, int]]] = [
         {"checkpoint_bytes_max": wire.PAYLOAD_BYTES_MAX},
         {"checkpoint_bytes_max": wire.PAYLOAD_BYTES_MAX + 1},
     ),
+    ("a text fits in its record", {"text_bytes_max": LONGEST_TEXT}, {"text_bytes_max": LONGEST_TEXT + 1}),
     (
         "an answer fits in its record",
         {"answer_bytes_max": LONGEST_ANSWER},
@@ -92,9 +94,16 @@ def test_what_a_checkpoint_may_have_is_tied_to_what_the_protocol_carries() -> No
     assert Limits().checkpoint_bytes_max <= wire.PAYLOAD_BYTES_MAX
 
 
-def test_what_an_answer_may_have_is_tied_to_what_its_record_holds() -> None:
-    assert Limits().answer_bytes_max <= LONGEST_ANSWER == ANSWER_CHARACTERS_MAX
-    longest = AnswerRecorded(question="go", value="x" * LONGEST_ANSWER)
-    assert decode(encode_trusted(longest), AnswerRecorded) == longest
+@pytest.mark.parametrize(
+    ("body", "field", "most"),
+    [
+        (AnswerRecorded(question="go", value=""), "value", LONGEST_ANSWER),
+        (PlanCancelRequested(plan="plan_1", reason="superseded"), "note", LONGEST_TEXT),
+    ],
+)
+def test_what_is_said_may_have_as_much_as_its_record_holds(body: Body, field: str, most: int) -> None:
+    assert most in (Limits().answer_bytes_max, Limits().text_bytes_max)
+    longest = replace(body, **{field: "x" * most})
+    assert decode(encode_trusted(longest), type(body)) == longest
     with pytest.raises(Undecodable):
-        decode(encode_trusted(replace(longest, value=longest.value + "x")), AnswerRecorded)
+        decode(encode_trusted(replace(body, **{field: "x" * (most + 1)})), type(body))

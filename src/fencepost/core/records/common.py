@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from fencepost.core.limits import TEXT_CHARACTERS_MAX
 from fencepost.core.records.envelope import Wire
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
@@ -13,7 +14,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 PathText = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-Text = Annotated[str, msgspec.Meta(max_length=4096)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 Amounts = dict[str, Count]
 """Dimension -> amount. Dimensions: attempts, time_us, tokens_input, tokens_output, calls, money_micros:<ISO 4217>."""

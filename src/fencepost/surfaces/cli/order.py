@@ -45,7 +45,7 @@ from fencepost.surfaces.cli.words import state_text
 if TYPE_CHECKING:
     from fencepost.surfaces.cli.graph_model import Graph
 
-NOTE_BYTES_MAX = 4_096
+NOTE_BYTES_MAX = FIRST_VALUES.text_bytes_max
 ANSWER_BYTES_MAX = FIRST_VALUES.answer_bytes_max
 ANSWER_BYTES_COUNTED = 16 * 2**20  # of standard input, to say how much too much it was
 PAGE_MAX = 10_000
