@@ -270,6 +270,29 @@ def test_a_verdict_that_an_outage_broke_off_is_made_again(world: World) -> None:
     world.check()
 
 
+def test_a_result_whose_worker_stands_still_as_it_verifies_is_verified_beside_it(world: World) -> None:
+    """It keeps the lock of its try for as long as it stands still, and what it does once it wakes changes nothing."""
+    script = f"echo v >> '{world.log}'; test -e '{world.folder}/go' || sleep 60"
+    accept = Acceptance(verify=("sh", "-c", script))
+    plan = world.submit(draft("a", *world.say("a"), accept=accept, attempt_time_us=2_000_000))
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    other.send_signal(signal.SIGSTOP)
+    (world.folder / "go").touch()
+    worker = world.worker(jobs=1)
+    world.until_ended(plan, 30)
+    assert world.order(plan, "a").state == "applied"
+    assert world.ran() == ["a", "v", "v"]
+    other.send_signal(signal.SIGCONT)
+    assert other.stdin is not None
+    other.stdin.close()
+    assert other.wait(10) == 0
+    worker.stop()
+    assert world.order(plan, "a").state == "applied" and world.ran() == ["a", "v", "v"]
+    assert [path.name for path in (world.home / "locks").iterdir() if path.name.startswith("attempt_")] == []
+    world.check()
+
+
 def test_case_20_a_worker_that_is_stopped_and_wakes_changes_nothing(world: World) -> None:
     plan = world.submit(draft("a", *world.say("a$FENCEPOST_FENCE", "test $FENCEPOST_FENCE != 1 || sleep 60")))
     other = world.other_worker(jobs=1)

@@ -38,6 +38,7 @@ ATTEMPTS_LISTED_MAX: Final = 100_000
 _ATTEMPT: Final = re.compile(r"[a-z]{1,16}_[0-9a-f]{32}")
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _VERIFIER: Final = ".verify"
+_LATE: Final = ".late.verify"
 _FOLDERS: Final = ("workspace", "home", "tmp", "logs")
 _TRASH: Final = ".trash"
 
@@ -161,12 +162,12 @@ class Workspaces:
                 os.close(root)
 
     def prepare_verifier(
-        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
+        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output], late: bool = False
     ) -> Workspace | tuple[OutputProblem, ...]:
         """Fresh folders whose tree holds the inputs and then the outputs, and nothing else that the attempt's command
         could reach; or why not: an output that differs from an input at the same path, or clashes with a folder of
         the inputs, is `covers_pinned`."""
-        base = self._verifier(attempt)
+        base = self._verifier(attempt, late=late)
         tree = base / "workspace"
         self._remove(base)
         problems: list[OutputProblem] = []
@@ -198,6 +199,7 @@ class Workspaces:
         """Remove all that an attempt left, whatever modes it gave to its files. Nothing there is fine."""
         self._remove(self._base(attempt))
         self._remove(self._verifier(attempt))
+        self._remove(self._verifier(attempt, late=True))
 
     def list_attempts(self) -> tuple[str, ...]:
         """The attempts that have a folder, in order of their ids."""
@@ -205,7 +207,7 @@ class Workspaces:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return ()
-        attempts = {name.removesuffix(_VERIFIER) for name in names}
+        attempts = {name.removesuffix(_LATE).removesuffix(_VERIFIER) for name in names}
         return tuple(sorted(name for name in attempts if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
 
     def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
@@ -237,8 +239,8 @@ class Workspaces:
             raise ValueError(f"not an attempt id: {attempt[:80]!r}")
         return self.folder / attempt
 
-    def _verifier(self, attempt: str) -> Path:
-        return self._base(attempt).with_name(attempt + _VERIFIER)
+    def _verifier(self, attempt: str, *, late: bool = False) -> Path:
+        return self._base(attempt).with_name(attempt + (_LATE if late else _VERIFIER))
 
     def _lay_out(self, tree: Path, inputs: Inputs) -> dict[str, tuple[str, str]]:
         """Lay out inputs in an empty folder; returns path -> (digest, mode)."""

@@ -116,9 +116,10 @@ class Workspaces(Protocol):
         ...
 
     def prepare_verifier(
-        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
+        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output], late: bool = False
     ) -> Workspace | tuple[OutputProblem, ...]:
-        """Fresh folders, none of them the attempt's, whose tree holds the inputs and then the outputs; or why not."""
+        """Fresh folders, none of them the attempt's, whose tree holds the inputs and then the outputs; or why not.
+        Those of a `late` one are others: somebody may be in the first, who stands still and will go on."""
         ...
 
     def discard(self, attempt: str) -> None:

@@ -24,7 +24,7 @@ from fencepost.ports.executor import STOP_GRACE_US, Ended, Running
 from fencepost.ports.journal import Cursor
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.jobs import Place, job_for
-from fencepost.services.means import Means, estimated_now_us, verify_lock, worker_lock
+from fencepost.services.means import Means, estimated_now_us, finish_lock, verify_lock, worker_lock
 from fencepost.services.results import log_ref
 
 PAGE = 32
@@ -56,6 +56,7 @@ class Finisher:
         self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
         self._lock = means.threads.lock()
         self._draining = False
+        self._silent: set[str] = set()  # orphans whose worker lives, and has said nothing for too long
         self._left: deque[str] = deque()  # own results whose finish led nowhere, and nobody has asked for them yet
         self._position: Cursor | None = None  # behind which the next look for results begins
         self.unfinished = False  # whether the last look for results has seen a part of them only
@@ -114,22 +115,26 @@ class Finisher:
     def finish(self, attempt: str, *, kept: ResultFacts | None = None) -> str:
         """Bring one reported result to its application. Returns the state of its order then, "" if it got none.
 
-        Two that try at once do not both run its verifier: the one that comes second leaves it to the first. Whoever
-        has `kept` its facts is the one that reported it: where that leads nowhere, `take_left` names it.
+        Two that try at once do not both run its verifier: the one that comes second leaves it to the first. But for
+        a worker that stands still as it verifies, and keeps the lock: beside it one other does, in other folders.
+        Whoever has `kept` its facts is the one that reported it: where that leads nowhere, `take_left` names it.
         """
         state = ""
         with self._lock:
             self._mine.add(attempt)
         try:
-            lock = self._means.locks.take(f"{attempt}.finish.lock", wait=False)
+            lock, late = self._means.locks.take(finish_lock(attempt), wait=False), False
+            if lock is None and attempt in self._silent:
+                lock, late = self._means.locks.take(finish_lock(attempt, late=True), wait=False), True
             if lock is not None:
                 try:
-                    state = self._finish(attempt, kept)
+                    state = self._finish(attempt, kept, late=late)
                 finally:
                     lock.release()
         finally:
             with self._lock:
                 self._mine.discard(attempt)
+                self._silent.discard(attempt)
                 self._again_at.pop(attempt, None)
                 if not state:
                     self._again_at[attempt] = self._means.threads.monotonic() + AGAIN_S
@@ -137,7 +142,7 @@ class Finisher:
                         self._left.append(attempt)
         return state
 
-    def _finish(self, attempt: str, kept: ResultFacts | None) -> str:
+    def _finish(self, attempt: str, kept: ResultFacts | None, *, late: bool) -> str:
         with self._means.kernel.reader.look() as look:
             known = look.find(attempt, AttemptState)
             if known is None or known.state != "result_reported":
@@ -151,7 +156,7 @@ class Finisher:
         if facts is None:
             raise FencepostError(f"{attempt} has a result without facts")
         if spec.accept.verify and facts.outcome == "succeeded" and not known.verification_seq:
-            command = self._verify(known, spec, facts, descriptor)
+            command = self._verify(known, spec, facts, descriptor, late=late)
             if command is None:
                 return ""
             # To verify again would cost more than to wait for a store that is away.
@@ -212,6 +217,9 @@ class Finisher:
             silent_us = now_us - order.moved_us - order.terms.attempt_time_us - self._means.kernel.limits.lease_us
             if own or silent_us > 0 or not self._means.locks.is_held(worker_lock(attempt.worker)):
                 found.append(attempt.attempt)
+                if silent_us > 0 and not own:
+                    with self._lock:
+                        self._silent.add(attempt.attempt)
         self._forget_tries()
         return found
 
@@ -231,10 +239,16 @@ class Finisher:
             self._means.workspaces.discard(attempt)
 
     def _verify(
-        self, attempt: AttemptState, spec: WorkOrderSpec, facts: ResultFacts, descriptor: AttemptDescriptor
+        self,
+        attempt: AttemptState,
+        spec: WorkOrderSpec,
+        facts: ResultFacts,
+        descriptor: AttemptDescriptor,
+        *,
+        late: bool,
     ) -> RecordVerification | None:
         """Run the verifier; None when it has not spoken: this worker drains, or another's verifier still runs."""
-        if self._draining or not self._is_alone(attempt):
+        if self._draining or not self._is_alone(attempt, late=late):
             return None
         outputs = tuple(
             Output(path=ref.path, mode=_mode(ref.mode), digest=ref.digest, bytes=ref.bytes) for ref in facts.artifacts
@@ -242,7 +256,7 @@ class Finisher:
         handed = tuple(HandedFile(path=ref.path, digest=ref.digest, mode=_mode(ref.mode)) for ref in descriptor.handed)
         inputs = Inputs(manifests=() if spec.inputs.manifest is None else (spec.inputs.manifest,), handed=handed)
         try:
-            space = self._means.workspaces.prepare_verifier(attempt.attempt, inputs=inputs, outputs=outputs)
+            space = self._means.workspaces.prepare_verifier(attempt.attempt, inputs=inputs, outputs=outputs, late=late)
         except StorageFull:
             raise
         except FencepostError as error:
@@ -250,27 +264,34 @@ class Finisher:
         if not isinstance(space, Workspace):
             shown = "; ".join(f"{problem.path}: {problem.message}" for problem in space)
             return self._verdict(attempt, "failed", message=shown)
-        ended = self._run(attempt, spec, space)
+        lock = verify_lock(attempt.attempt, late=late)
+        ended = self._run(attempt, spec, space, lock)
         if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
             return None  # it was stopped before it could speak
-        if ended.reason == "spawn_failed" and self._means.locks.is_held(verify_lock(attempt.attempt)):
+        if ended.reason == "spawn_failed" and self._means.locks.is_held(lock):
             return None  # another one runs, which says nothing about the result
         outcome: Literal["passed", "failed", "error"] = "error"
         if ended.reason == "exited" and ended.exit_code is not None:
             outcome = "passed" if ended.exit_code == 0 else "failed"
         return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
 
-    def _is_alone(self, attempt: AttemptState) -> bool:
-        """Whether no verifier of the attempt runs here. One that a worker left which is gone is ended first."""
-        lock = verify_lock(attempt.attempt)
+    def _is_alone(self, attempt: AttemptState, *, late: bool) -> bool:
+        """Whether no verifier of the attempt runs in the same place. One that a worker left which is gone is ended
+        first, but not beside a late one, which would be ended with it; that of a late one has an end of its own."""
+        lock = verify_lock(attempt.attempt, late=late)
         if not self._means.locks.is_held(lock):
             return True
-        boot_id = self._means.reading().boot_id
-        path = self._means.locks.path(lock)
-        return self._means.executor.end_holder(path, attempt.attempt, boot_id, same_host=True).gone
+        beside = None if late else self._means.locks.take(finish_lock(attempt.attempt, late=True), wait=False)
+        if beside is None:
+            return False
+        try:
+            boot_id = self._means.reading().boot_id
+            path = self._means.locks.path(lock)
+            return self._means.executor.end_holder(path, attempt.attempt, boot_id, same_host=True).gone
+        finally:
+            beside.release()
 
-    def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace) -> Ended:
-        lock = verify_lock(attempt.attempt)
+    def _run(self, attempt: AttemptState, spec: WorkOrderSpec, space: Workspace, lock: str) -> Ended:
         job = job_for(
             self._means,
             spec,

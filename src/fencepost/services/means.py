@@ -110,9 +110,15 @@ def worker_lock(worker: str) -> str:
     return f"{worker}.lock"
 
 
-def verify_lock(attempt: str) -> str:
+def finish_lock(attempt: str, *, late: bool = False) -> str:
+    """Name of the lock that a worker holds while it brings a result to its end; `late` is for a second one, in the
+    place of a worker that stands still and keeps the first."""
+    return f"{attempt}.late.lock" if late else f"{attempt}.finish.lock"
+
+
+def verify_lock(attempt: str, *, late: bool = False) -> str:
     """Name of the lock that the supervisor of an attempt's verifier holds while anything of it lives."""
-    return f"{attempt}.verify.lock"
+    return f"{attempt}.late.verify.lock" if late else f"{attempt}.verify.lock"
 
 
 def attempt_lock(attempt: str) -> str:

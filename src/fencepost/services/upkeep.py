@@ -31,7 +31,7 @@ from fencepost.services.means import Means, attempt_lock, estimated_now_us, veri
 
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
-_ATTEMPT_LOCK = re.compile(r"(attempt_[0-9a-f]{32})(?:\.[a-z]+)?\.lock")
+_ATTEMPT_LOCK = re.compile(r"(attempt_[0-9a-f]{32})(?:\.[a-z]+){0,2}\.lock")
 _WORKER_LOCK = re.compile(r"worker_[0-9a-f]{32}\.lock")
 
 
@@ -96,7 +96,7 @@ class Upkeep:
         removed = len(self._means.workspaces.sweep(among=among, keep=keep).removed) if among else 0
         for name in locks:
             match = _ATTEMPT_LOCK.fullmatch(name)
-            if match and match[1] in ended and name in (attempt_lock(match[1]), verify_lock(match[1])):
+            if match and match[1] in ended and name in _supervised(match[1]):
                 self._end_what_is_left(ended[match[1]], name, now_us)
             if (match and match[1] in ended) or _WORKER_LOCK.fullmatch(name):
                 removed += self._means.locks.remove_if_free(name)
@@ -204,6 +204,11 @@ class _Promises:
 
     def _shares(self, order: OrderState, plan: PlanState | None) -> Shares:
         return needs.shares_now(order, self._account, 1 if plan is None else plan.orders)
+
+
+def _supervised(attempt: str) -> tuple[str, ...]:
+    """Locks that supervisors hold while anything of an attempt or of its verifiers lives."""
+    return (attempt_lock(attempt), verify_lock(attempt), verify_lock(attempt, late=True))
 
 
 def _orders(look: Look, names: list[str]) -> list[OrderState]:

@@ -45,6 +45,7 @@ class Disk:
         self.away_until_us = 0
         self.trouble_us = 0  # when it last failed somebody, or kept somebody waiting
         self.crash: Callable[[Process], None] = Process.kill
+        self.drains: dict[Process, Callable[[], None]] = {}  # what tells a worker to leave, for each that serves
         self.reopen: Callable[[Journal], Journal] | None = None
         self._owner: Process | None = None
         self._open: AbstractContextManager[Transaction] | None = None
@@ -61,6 +62,9 @@ class Disk:
         loop.pause()
         if faults.hits("crash_at_step"):
             self.crash(process)
+            loop.pause()
+        if process in self.drains and faults.hits("drain_at_step"):
+            self.drains.pop(process)()
             loop.pause()
         if faults.hits("slow"):
             loop.wait(loop.now_us + int(loop.chance.random() * SLOW_US))

@@ -33,6 +33,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     commit_unanswered: int = 0
     answer_delayed: int = 0
     crash_at_step: int = 0
+    drain_at_step: int = 0
     slow: int = 0
     # Hints
     hint_lost: int = 0
@@ -46,6 +47,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hangs: int = 0
     spawn_fails: int = 0
     keeper_killed: int = 0
+    freeze_verifying: int = 0
     not_contained: int = 0
     not_ended: int = 0
     runs_on: int = 0
@@ -104,6 +106,7 @@ MEANING: Final[Mapping[str, str]] = {
     "commit_unanswered": "of commits: everything becomes durable, and the caller is told of an error",
     "answer_delayed": "of commits: the answer takes up to fifteen seconds, and others write meanwhile",
     "crash_at_step": "of steps of storage: the process is gone just then",
+    "drain_at_step": "of steps of storage of a worker: it is told to stop just then",
     "slow": "of steps of storage: one takes up to a second",
     "hint_lost": "of hints: nobody hears it",
     "hint_doubled": "of hints: it is heard twice",
@@ -114,6 +117,7 @@ MEANING: Final[Mapping[str, str]] = {
     "hangs": "of commands: they never end by themselves",
     "spawn_fails": "of commands: they cannot be started",
     "keeper_killed": "of commands: their keeper is killed",
+    "freeze_verifying": "of verifiers: as one starts its worker stands still for up to a minute, and goes on",
     "not_contained": "of ends: the keeper cannot show that nobody of the tree is left, and somebody is",
     "not_ended": "of tries to end a tree that was not contained: they fail",
     "runs_on": "of commands whose lease is over: they run on, whatever their keeper does",

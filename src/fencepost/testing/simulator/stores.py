@@ -70,7 +70,7 @@ class SimWorkspaces:
         return self.find(attempt)
 
     def prepare_verifier(
-        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output]
+        self, attempt: str, *, inputs: Inputs, outputs: Sequence[Output], late: bool = False
     ) -> Workspace | tuple[OutputProblem, ...]:
         self._loop.pause()
         if self._faults.hits("layout_fails"):

@@ -244,12 +244,15 @@ class Waits:
         """A result is applied by its own worker, or where that is gone or silent by another of the same host."""
         attempt = self._world.attempts[order.attempt]
         host = self._hosts[attempt.host]
-        busy = any(host.locks.owner(f"{attempt.attempt}.{lock}.lock") is not None for lock in ("finish", "verify"))
-        if busy or attempt.attempt in trees:
-            return
         holder = self.holders.get(attempt.worker)
         silent_us = order.moved_us + order.spec["attempt_time_us"] + self._world.limits["lease_us"]
-        is_left = holder is None or not holder.process.alive or silent_us <= self._now_us
+        is_silent = silent_us <= self._now_us
+        # A worker that stands still keeps its locks, which is no reason for the others to wait for it.
+        own = () if is_silent and holder is not None and holder not in self._live else ("finish", "verify")
+        locks = (f"{attempt.attempt}.{name}.lock" for name in (*own, "late", "late.verify"))
+        if attempt.attempt in trees or any(host.locks.owner(lock) is not None for lock in locks):
+            return
+        is_left = is_silent or holder is None or not holder.process.alive
         those = [other for other in self._live if other is holder or (is_left and other.host is host)]
         version = self._world.versions[attempt.attempt]
         words = f"{attempt.attempt} has reported, and nobody brings its result to an end"

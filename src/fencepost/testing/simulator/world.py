@@ -38,7 +38,7 @@ from fencepost.testing.simulator.executor import Tree, Trees
 from fencepost.testing.simulator.faults import Faults
 from fencepost.testing.simulator.hosts import Host
 from fencepost.testing.simulator.loop import Loop, Process
-from fencepost.testing.simulator.programs import Yard
+from fencepost.testing.simulator.programs import VERIFIER, Yard
 from fencepost.testing.simulator.scenario import MINUTE_US, SECOND_US, FaultEvent, Scenario
 from fencepost.testing.simulator.speech import SOCKET, TOKEN, Doors, Speaker
 from fencepost.testing.simulator.stores import Hints, SimWorkspaces
@@ -52,6 +52,7 @@ REST_US_MAX = 20 * MINUTE_US  # from the last fault to the end of everything
 LOOK_US = SECOND_US  # between two looks whether everything has ended
 STEPS_MAX = 2_000_000
 BACK_US = 3 * SECOND_US  # until somebody starts a process again that is gone, at most
+STILL_US = (3 * SECOND_US, 25 * SECOND_US, 60 * SECOND_US)  # that a worker stands still as it verifies
 TRACE_LINES = 12
 VERIFIED_EVERY = 8  # seeds of which one has its journal verified from its bytes, anchors included
 
@@ -137,6 +138,7 @@ class World:
         self.checks.is_there, self.checks.meddled = self.waits.is_there, self.waits.meddled
         self._look_us = WAITS_LOOK_US
         self.trees.began.append(self._judge_deadline)
+        self.trees.began.append(self._freeze_verifying)
         self.trees.confirmed.append(self._judge_deadline)
         self._stranger = Stranger(self.checks, Random(f"stranger {scenario.seed}"), self.faults)
 
@@ -379,6 +381,7 @@ class World:
             holder = Holder(worker=worker.worker, process=process, host=host, slots=jobs, plan=plan or "")
             worker.start()
             self.waits.holders[worker.worker] = holder
+            self.disk.drains[process] = lambda: self._drain(process, worker)
             self._serve(number, holder, worker, until_idle=plan is not None)
             for problem in self.waits.leaves(holder):
                 self.checks.problem(problem)
@@ -434,6 +437,20 @@ class World:
         self._tell("world", f"kills {process.name}")
         process.kill()
 
+    def _freeze_verifying(self, tree: Tree) -> None:
+        """A worker that stands still as it verifies is waited for by the result, unless others take it."""
+        process = tree.process
+        if tree.job.lock_path.endswith(VERIFIER) and process.alive and self.faults.hits("freeze_verifying"):
+            length_us = self.faults.chance.choice(STILL_US)
+            self._tell("world", f"{process.name} stands still for {length_us / SECOND_US:g} s")
+            process.freeze()
+            self.loop.call_at(self.loop.now_us + length_us, lambda: self._thaw(process))
+
+    def _drain(self, process: Process, worker: Worker) -> None:
+        self._tell("world", f"tells {process.name} to stop")
+        self.waits.drains(worker.worker)
+        self.loop.spawn(process, worker.request_stop, "drain")
+
     def _fault(self, event: FaultEvent) -> Callable[[], None]:
         def happen() -> None:
             if self._ending:
@@ -453,8 +470,7 @@ class World:
             case "client_crash" if self._clients:
                 list(self._clients.values())[event.target % len(self._clients)].kill()
             case "drain" if worker is not None and process is not None and process.alive:
-                self.waits.drains(worker.worker)
-                self.loop.spawn(process, worker.request_stop, "drain")
+                self._drain(process, worker)
             case "freeze" if process is not None and process.alive:
                 process.freeze()
                 self._after(event, lambda: self._thaw(process))
