@@ -278,6 +278,7 @@ def table(found: Document) -> str:
         for dependents, each in ends.items():
             name = f"end of an order, {int(dependents)} dependents, {int(count):,} others"
             rows.append((f"{name}, p50 µs", f"{each['p50']:,.0f}", ""))
+            rows.append(("the processor's part of it, mean, µs", f"{each['cpu']:,.0f}", ""))
     for count, megabytes in found["rss_mb"].items():
         rows.append((f"memory with {int(count):,} waiting, MB", f"{megabytes:,.0f}", "120"))
     return "\n".join(

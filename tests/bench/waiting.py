@@ -26,18 +26,21 @@ def percentiles(samples: list[float]) -> dict[str, float]:
 def with_waiting(folder: Path, waiting: int, samples: int, finishes: int) -> dict[str, float]:
     """Beside so many waiting orders, in microseconds: one reservation out of them, and the end of an order that nobody
     or a hundred others wait for; and the memory of a process that reserves some."""
-    found: dict[str, float] = {}
     with worlds.opened(folder) as kernel:
         crew = worlds.Crew(kernel)
         left = waiting
         while left > 0:
             left -= len(crew.do_many("human", [crew.submit()] * min(left, 1_000)))
+        found = percentiles([reserve_us(crew) for _ in range(samples)])
+    found["rss_mb"] = rss_mb(folder)
+    with worlds.opened(folder) as kernel:  # behind the others: these let more orders wait
+        crew = worlds.Crew(kernel)
         for dependents in DEPENDENTS:
             heads = [submitted_head(crew, number, dependents) for number in range(finishes)]
-            ends = percentiles([finish_us(crew, head, dependents) for head in heads])
-            found |= {f"finish_{dependents}_{name}": value for name, value in ends.items()}
-        found |= percentiles([reserve_us(crew) for _ in range(samples)])
-    return found | {"rss_mb": rss_mb(folder)}
+            ends = [finish_us(crew, head, dependents) for head in heads]
+            found |= {f"finish_{dependents}_{name}": each for name, each in percentiles([e[0] for e in ends]).items()}
+            found[f"finish_{dependents}_cpu"] = sum(cpu_us for _, cpu_us in ends) / finishes
+    return found
 
 
 def reserve_us(crew: worlds.Crew) -> float:
@@ -70,19 +73,20 @@ def submitted_head(crew: worlds.Crew, number: int, dependents: int) -> worlds.An
     return {"order": order.order, "version": order.version, "plan": placed}
 
 
-def finish_us(crew: worlds.Crew, head: worlds.Answer, dependents: int) -> float:
-    """Run one order to its report, and measure its application, which lets its dependents go."""
+def finish_us(crew: worlds.Crew, head: worlds.Answer, dependents: int) -> tuple[float, float]:
+    """Run one order to its report, and measure its application, which lets its dependents go: by the clock, and by the
+    processor."""
     reserved = crew.do("dispatcher", crew.reserve(head))["reservations"][0]
     crew.do("dispatcher", crew.activate(reserved))
     crew.do("executor", crew.report(reserved))
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     crew.do("reducer", crew.apply(reserved))
-    took_us = (time.perf_counter() - begun) * 1e6
+    took_us, cpu_us = (time.perf_counter() - begun) * 1e6, (time.process_time() - begun_cpu) * 1e6
     with crew.kernel.reader.look() as look:
         states = sorted(each.state for each in look.orders(head["plan"]))
     if states != ["applied", *["ready"] * dependents]:
         raise RuntimeError(f"the end of an order did not reach its dependents: {states}")
-    return took_us
+    return took_us, cpu_us
 
 
 def rss_mb(folder: Path) -> float:
@@ -110,7 +114,8 @@ def by_count(
     reserve = {str(count): {"p50": each["p50"], "p99": each["p99"]} for count, each in waits.items()}
     finish = {
         str(count): {
-            str(number): {name: each[f"finish_{number}_{name}"] for name in ("p50", "p99")} for number in DEPENDENTS
+            str(number): {name: each[f"finish_{number}_{name}"] for name in ("p50", "p99", "cpu")}
+            for number in DEPENDENTS
         }
         for count, each in waits.items()
     }
