@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.core.canonical import encode_trusted
 from fencepost.core.records import KIND_OF, KINDS, Record, Span
+from fencepost.core.records.common import Digest
 from fencepost.core.records.envelope import Body, Kind, record_kind
 
 
@@ -59,3 +60,11 @@ def test_w24_its_records_are_frozen_strict_and_say_no_defaults(registered: Kind)
     assert isinstance(msgspec.json.decode(data, type=record).body, Note)
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(data.replace(b'"seq"', b'"sequence"'), type=record)
+
+
+@pytest.mark.parametrize("more", ["\n", " ", "0"])
+def test_w24_a_digest_is_its_64_digits_and_nothing_behind_them(more: str) -> None:
+    known = f"sha256:{'0' * 64}"
+    assert msgspec.convert(known, Digest) == known
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(known + more, Digest)

@@ -11,7 +11,8 @@ from fencepost.core.records.envelope import Wire
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+# The length is not said twice: `$` of Python also stands before a last end of line.
+Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 PathText = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
