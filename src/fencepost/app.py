@@ -19,6 +19,7 @@ from fencepost.adapters.ancestry import Mark, marks
 from fencepost.adapters.authority.cedar import CedarAuthority
 from fencepost.adapters.authority.keys import KeyFolder
 from fencepost.adapters.clock import SystemClock
+from fencepost.adapters.descriptors import free_descriptors
 from fencepost.adapters.durable import place_file, storage_errors
 from fencepost.adapters.entropy import SystemEntropy
 from fencepost.adapters.ledger import FileLedger, ledger_places
@@ -67,6 +68,8 @@ __all__ = [
 
 LAYOUT = 1
 LAYOUT_BYTES_MAX = 64
+DESCRIPTORS_LEAST = 16  # of a store, and of a worker beside those of its jobs
+DESCRIPTORS_PER_JOB = 8
 FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
 _PRIVATE = 0o700
 
@@ -75,6 +78,12 @@ class NoHome(FencepostError):
     """There is no home here or above. Nothing was made."""
 
     code = "no_home"
+
+
+class TooFewDescriptors(FencepostError):
+    """This process may not open as many files as its worker needs. Nothing was started."""
+
+    code = "too_few_descriptors"
 
 
 class Diagnosis(NamedTuple):
@@ -216,6 +225,7 @@ class App:
             raise NoHome(f"there is no home at {home}", next_step="fencepost init")
         if layout != str(LAYOUT):
             raise StorageMismatch(f"{home} has layout {layout}, this program has {LAYOUT}")
+        _require_descriptors(0)
         self.home = home
         self.environment = dict(environment)  # os.environ decodes each value anew whenever it is asked
         entropy = SystemEntropy()
@@ -279,6 +289,8 @@ class App:
         return self._executor
 
     def worker(self, *, jobs: int, plan: str | None = None) -> Worker:
+        """Raises TooFewDescriptors."""
+        _require_descriptors(jobs)
         from fencepost.services.worker import Worker
 
         return Worker(self.means(), jobs=jobs, plan=plan)
@@ -347,6 +359,20 @@ class App:
         except FileNotFoundError:
             return 0, b""
         return view.bytes_total, view.text()
+
+
+def _require_descriptors(jobs: int) -> None:
+    """Whether a store, and the attempts of a worker with their keepers and programs, find enough. Raises
+    TooFewDescriptors, before anything can fail for want of them."""
+    free = free_descriptors()
+    needed = DESCRIPTORS_LEAST + DESCRIPTORS_PER_JOB * jobs
+    if free is None or free >= needed:
+        return
+    fewer = (free - DESCRIPTORS_LEAST) // DESCRIPTORS_PER_JOB
+    raise TooFewDescriptors(
+        f"{free} more files may be opened by this process, and {f'{jobs} jobs need' if jobs else 'it needs'} {needed}",
+        next_step=f"ulimit -n $(( $(ulimit -n) + {needed - free} ))" + (f", or --jobs {fewer}" if fewer > 0 else ""),
+    )
 
 
 def _schema_problems(document: bytes, schema: bytes) -> Sequence[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +52,106 @@ def test_anchors_that_are_lost_are_missed(repo: Repo) -> None:
     assert "anchors: no signed anchor" in again(repo)
 
 
-def test_a_store_restored_from_an_older_copy_is_told_by_run_and_doctor(repo: Repo) -> None:
+WRITING = {
+    "run": ["run", "plan.toml"],
+    "again": ["run", "plan.toml", "--again"],
+    "no work": ["run", "plan.toml", "--no-work", "--timeout", "1s"],
+    "worker": ["worker", "start", "--until-idle"],
+    "submit": ["plan", "submit", "plan.toml", "--again"],
+    "cancel": ["plan", "cancel", "plan"],
+    "order cancel": ["order", "cancel", "a"],
+    "retry": ["order", "retry", "a"],
+    "answer": ["order", "answer", "a", "yes"],
+    "budget": ["budget", "set", "plan", "--attempts", "20"],
+}
+ANOTHER_SCOPE = ["init", "--scope", "other"]
+READING = (["order", "list"], ["plan", "show"], ["journal", "replay"], ["journal", "tail"], ["order", "files", "a"])
+
+
+def restored(repo: Repo) -> Path:
+    """Put the home back as it was before its last run; returns the newest copy."""
     home = repo.folder / ".fencepost"
     shutil.copytree(home, repo.user / "backup")
-    again(repo)
-    shutil.rmtree(home)
+    assert repo.call("run", "plan.toml", "--again").returncode == 0
+    shutil.move(home, repo.user / "newest")
     shutil.move(repo.user / "backup", home)
-    assert "restored from one" in again(repo)
+    return repo.user / "newest"
+
+
+def refused(repo: Repo, words: list[str]) -> tuple[int, Any]:
+    done = repo.call(*words, "--json")
+    return done.returncode, json.loads(done.stderr.splitlines()[-1])["error"]
+
+
+def test_lifecycle_17_a_store_that_is_older_than_what_was_signed_takes_no_command(repo: Repo) -> None:
+    newest = restored(repo)
+    home = repo.folder / ".fencepost"
+    before = (home / "store.db").read_bytes()
+    for name, words in WRITING.items():
+        code, error = refused(repo, words)
+        assert (code, error["code"]) == (8, "journal_not_as_signed"), name
+        assert "restored from one" in error["message"] and "nothing is started" in error["message"]
+        assert "put its newest copy back" in error["next"]
+    for words in READING:
+        assert repo.call(*words).returncode == 0, words
+    assert repo.call("journal", "verify").returncode == 8
     store = found(repo, "store")
     assert store["level"] == "bad" and "was signed" in store["message"]
+    assert (home / "store.db").read_bytes() == before
+    shutil.rmtree(home)
+    shutil.move(newest, home)
+    assert repo.call("run", "plan.toml", "--again").returncode == 0, "nothing has spoiled its newest copy"
+    assert found(repo, "store")["level"] == "ok"
 
 
-def test_a_copied_home_is_named(repo: Repo) -> None:
+def test_lifecycle_17_behind_a_loss_a_new_scope_and_a_new_home_go_on(repo: Repo) -> None:
+    restored(repo)
+    assert repo.call("run", "plan.toml", "--scope", "other").returncode == 0
+    _, error = refused(repo, WRITING["run"])
+    _, _, command = error["next"].rpartition(": ")
+    subprocess.run(command, shell=True, check=True, cwd=repo.folder)
+    assert repo.call("run", "plan.toml").returncode == 0
+
+
+def test_lifecycle_17_a_copy_of_a_home_that_stands_takes_no_command(repo: Repo) -> None:
+    """Both would run the same orders, and what the copy signed would make the original look wrong."""
     other = repo.folder.with_name("other")
     shutil.copytree(repo.folder, other)
     copy = Repo(folder=other, user=repo.user)
-    assert again(copy)
-    for each, named in ((repo, other), (copy, repo.folder)):
-        ledger = found(each, "ledger")
-        assert ledger["level"] == "warn"
-        assert str(named / ".fencepost") in ledger["message"]
-    assert str(other) in again(repo), "the original says whose anchors these are"
+    for name, words in {**WRITING, "scope": ANOTHER_SCOPE}.items():
+        code, error = refused(copy, words)
+        assert (code, error["code"]) == (5, "home_is_copy"), name
+        assert str(repo.folder / ".fencepost") in error["message"] and str(repo.folder) in error["next"]
+    for words in READING:
+        assert copy.call(*words).returncode == 0, words
+    ledger = found(copy, "ledger")
+    assert ledger["level"] == "warn" and str(repo.folder / ".fencepost") in ledger["message"]
+    assert repo.call("run", "plan.toml", "--again").returncode == 0
+    assert found(repo, "ledger")["level"] == "ok"
+
+
+def test_a_home_that_was_moved_or_whose_original_was_given_up_goes_on(repo: Repo) -> None:
+    other = repo.folder.with_name("other")
+    shutil.copytree(repo.folder, other)
+    (repo.folder / ".fencepost").rename(repo.user / "given up")
+    copy = Repo(folder=other, user=repo.user)
+    assert copy.call("run", "plan.toml", "--again").returncode == 0
+    moved = other.with_name("moved")
+    other.rename(moved)
+    assert Repo(folder=moved, user=repo.user).call("run", "plan.toml", "--again").returncode == 0
+    (repo.user / "given up").rename(repo.folder / ".fencepost")
+    code, error = refused(repo, WRITING["again"])
+    assert (code, error["code"]) == (8, "journal_not_as_signed"), "the one that was given up is older by now"
+    assert str(moved) in error["message"] and "has gone on" in error["next"]
+
+
+def test_a_home_behind_a_link_is_one_home(repo: Repo) -> None:
+    link = repo.folder.with_name("link")
+    link.symlink_to(repo.folder)
+    linked = Repo(folder=link, user=repo.user)
+    assert linked.call("run", "plan.toml", "--again", "--home", str(link / ".fencepost")).returncode == 0
+    assert found(repo, "ledger")["level"] == found(linked, "ledger")["level"] == "ok"
+    assert "anchors:" not in again(repo)
 
 
 def test_lost_keys_stop_a_run_and_doctor_says_so(repo: Repo) -> None:

@@ -417,7 +417,7 @@ def home_copied(patient: Patient) -> Items:
     shutil.copytree(patient.folder, copy)
     patient.variables.chdir(copy)
     patient.repo.write("../copy/plan.toml", ONE)
-    assert patient.call("run", "plan.toml")[0] == 0
+    assert patient.call("run", "plan.toml")[0] == 5
     return patient.doctor()
 
 

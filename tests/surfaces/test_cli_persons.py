@@ -18,6 +18,7 @@ import pytest
 
 from fencepost import surfaces
 from fencepost.adapters.ancestry import Mark, marks
+from fencepost.surfaces.cli.command_tree import read_all
 from tests.services.world import World, draft, opened_world
 
 PLAN = 'name = "sly"\n[budget]\nattempts = 3\n[[work]]\nname = "more"\nrun = ["true"]\n'
@@ -32,8 +33,20 @@ COMMANDS = {
     "worker": ["worker", "start", "--until-idle"],
     "init": ["init"],
     "scope": ["init", "--scope", "another"],
+    "rebuild": ["journal", "replay", "--rebuild"],
 }
-READING = {"why": ["order", "why", "kept/asks"], "list": ["order", "list"], "verify": ["journal", "verify"]}
+READING = {
+    "why": ["order", "why", "kept/asks"],
+    "list": ["order", "list"],
+    "verify": ["journal", "verify"],
+    "replay": ["journal", "replay"],
+}
+READERS = {
+    *("attempt list", "attempt show", "budget show", "clock show", "completion", "config validate", "config view"),
+    *("doctor", "journal export", "journal tail", "journal verify", "order files", "order graph", "order list"),
+    *("order log", "order show", "order watch", "order why", "plan check", "plan diff", "plan list", "plan show"),
+    "version",
+}
 HIDING = {
     "variable unset": ["env", "-u", "FENCEPOST_ATTEMPT", "-u", "FENCEPOST_TOKEN"],
     "environment cleared": ["env", "-i"],
@@ -95,6 +108,15 @@ def test_x10_nothing_that_only_a_person_may_ask_is_asked_from_inside_an_attempt(
     assert world.order(kept, "asks").state == "applied", "as its own plan has it"
     with world.app.kernel.reader.look() as look:
         assert sorted(plan.name for plan in look.newest_plans(9)) == ["kept", "plan"]
+
+
+def test_x10_of_every_command_it_is_known_whether_only_a_person_may_ask_for_it() -> None:
+    """A new one is tried above, stands among those that change nothing, or is said by the program of an attempt."""
+    known = {" ".join(command.words) for noun in read_all() for command in noun.commands}
+    asked = {" ".join(words[:length]) for words in COMMANDS.values() for length in (1, 2)} & known
+    spoken = {name for name in known if name.startswith("attempt ")} - READERS
+    assert known == asked | READERS | spoken
+    assert not asked & READERS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of ancestors")

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -19,8 +20,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fencepost.adapters.door import DoorLimits, SocketDoor
-from fencepost.adapters.door.place import ADDRESS_BYTES_MAX, bound_socket, folder_that_would_do, folders_for
+from fencepost.adapters.descriptors import free_descriptors
+from fencepost.adapters.door import DoorLimits, SocketDoor, place
+from fencepost.adapters.door.place import (
+    ADDRESS_BYTES_MAX,
+    bound_socket,
+    folder_that_would_do,
+    folders_for,
+    remove_socket,
+)
+from fencepost.adapters.door.room import links_within
 from fencepost.ports.door import Answer, Asked
 from fencepost.ports.errors import StorageUnavailable
 from fencepost.sdk.wire import Connection, Refused, Unreachable
@@ -292,6 +301,73 @@ def test_without_a_descriptor_left_those_inside_are_served(door: Opened) -> None
     assert door.faults == []
 
 
+@contextmanager
+def few_descriptors(more: int) -> Iterator[None]:
+    """A process that may open only so many more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = free_descriptors()
+    assert free is not None
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[0] - free + more, limits[1]))
+    try:
+        assert free_descriptors() == more
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the open files of a process are counted in /proc")
+@pytest.mark.parametrize(("more", "links"), [(3_000, 1_000), (300, 100), (60, 20), (9, 4), (0, 4)])
+def test_connections_have_a_share_of_the_descriptors(more: int, links: int) -> None:
+    with few_descriptors(more):
+        assert links_within(1_000) == links
+
+
+def test_whoever_holds_most_connections_idle_makes_room_for_the_next(door: Opened) -> None:
+    """However few there may be, everybody who asks is answered; what was asked and not yet read is not lost."""
+    door.door._links_max = 6
+    held = {who: [door.link() for _ in range(count)] for who, count in (("a", 3), ("b", 2), ("c", 1))}
+    for who, links in held.items():
+        for link in links:
+            link.sendall(ask(who))
+            assert read_line(link)["ok"]
+    for who in "dca":
+        assert door.say(who, "echo", n=5)[0]["n"] == 5
+        until(lambda: len(door.door._links) <= 6)
+    assert is_ended(held["a"][0]), "the oldest of whoever has most"
+    assert not any(map(is_open_and_ended, held["c"]))
+    held["c"][0].sendall(ask("c", "echo", n=9))
+    assert read_line(held["c"][0])["n"] == 9
+    for link in (link for links in held.values() for link in links):
+        link.close()
+    assert door.faults == []
+
+
+def is_open_and_ended(link: socket.socket) -> bool:
+    link.setblocking(False)
+    try:
+        return link.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    finally:
+        link.settimeout(10)
+
+
+def test_where_every_connection_is_in_use_the_next_one_is_turned_away(door: Opened) -> None:
+    door.door._links_max = 2
+    door.clerk.gate.clear()
+    links = []
+    for who in "ab":
+        links.append(door.link())
+        links[-1].sendall(ask(who, "wait"))
+        until(lambda who=who: who in door.clerk.running)  # type: ignore[misc]
+    links.append(door.link())
+    assert is_ended(links[2])
+    door.clerk.gate.set()
+    assert [read_line(link)["ok"] for link in links[:2]] == [True, True]
+    for link in links:
+        link.close()
+
+
 def test_a_sender_has_a_bounded_number_of_connections(door: Opened) -> None:
     links = [door.link() for _ in range(4)]
     replies = []
@@ -516,7 +592,7 @@ def test_a_temporary_folder_on_a_long_path_is_passed_over(tmp_path: Path, monkey
     folders = folders_for(tmp_path / ("h" * 120), "fedcba9876543210", {})
     listener, path = bound_socket(folders)
     listener.close()
-    Path(path).unlink()
+    remove_socket(path)
     assert Path(path).parent == Path("/tmp") / f"fencepost-{os.geteuid()}" / "fedcba987654"
 
 
@@ -557,3 +633,70 @@ def test_w5_slow_requests_hold_up_no_quick_ones(door: Opened) -> None:
     for thread in slow:
         thread.join()
     assert len(door.clerk.order) == most + 1
+
+
+def test_a_folder_goes_with_the_last_socket_in_it(tmp_path: Path) -> None:
+    above = tmp_path / "fencepost-0"
+    sockets = [bound_socket([above / "0123456789ab"]) for _ in range(2)]
+    for left, (listener, path) in zip((1, 0), sockets, strict=True):
+        listener.close()
+        remove_socket(path)
+        assert above.exists() == bool(left)
+    assert tmp_path.exists()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "store.db").touch()
+    listener, path = bound_socket([tmp_path / "home" / "run"])
+    listener.close()
+    remove_socket(path)
+    assert [each.name for each in (tmp_path / "home").iterdir()] == ["store.db"]
+
+
+def test_what_dead_workers_of_other_stores_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
+    above = tmp_path / "fencepost-0"
+    dead, _ = bound_socket([above / "000000000000"])
+    dead.close()
+    living, address = bound_socket([above / "111111111111"])
+    (above / "222222222222").mkdir(mode=0o700)
+    (above / "333333333333").mkdir()
+    (above / "333333333333" / "file").touch()
+    (above / "scratch").mkdir()
+    killed = above / "444444444444"
+    killed.mkdir(mode=0o700)
+    for name, age_s in (("old.new", 120), ("young.new", 0)):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as unready:
+            unready.bind(str(killed / name))
+        os.utime(killed / name, (time.time() - age_s,) * 2)
+    listener, path = bound_socket([above / "555555555555"])
+    assert sorted(each.name for each in above.iterdir()) == [digit * 12 for digit in "1345"] + ["scratch"]
+    assert [each.name for each in killed.iterdir()] == ["young.new"], "it may be about to listen"
+    assert Path(address).exists()
+    listener.close()
+    living.close()
+    remove_socket(path)
+
+
+def test_nothing_is_looked_for_beside_the_folder_of_a_home(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    listener, path = bound_socket([tmp_path / "run"])
+    assert (tmp_path / "work").is_dir()
+    listener.close()
+    remove_socket(path)
+
+
+def test_a_folder_that_goes_at_the_same_moment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "fencepost-0" / "0123456789ab"
+    listening = place._listening
+    gone = []
+
+    def listen(path: str) -> socket.socket:
+        if len(gone) < 3:
+            gone.append(path)
+            os.rmdir(folder)
+            os.rmdir(folder.parent)
+        return listening(path)
+
+    monkeypatch.setattr(place, "_listening", listen)
+    listener, path = bound_socket([folder])
+    assert len(gone) == 3 and Path(path).exists()
+    listener.close()
+    remove_socket(path)

@@ -139,3 +139,31 @@ def test_folder_that_is_missing_is_a_problem_not_a_crash(tmp_path: Path) -> None
     log.write(b"hello")
     assert log.finish()["gap_bytes"] == 5
     assert log.problem
+
+
+@given(pieces=st.lists(st.sampled_from([b"s", b"sec", b"secret", b"ret", b"e", b"x", b"\n", b""]), max_size=30))
+def test_a_secret_is_in_no_file_however_it_comes(pieces: list[bytes]) -> None:
+    stream = b"".join(pieces)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "stdout")
+        log = LogWriter(path, head_max=1_000, tail_max=1_000, secret=b"secret")
+        for piece in pieces:
+            log.write(piece)
+            written = read_log(path).text()
+            assert b"secret" not in written
+            assert log.bytes_total == len(written)
+        facts = log.finish()
+        assert read_log(path).text() == stream.replace(b"secret", b"*" * 6)
+        assert facts["bytes_total"] == len(stream)
+
+
+def test_the_beginning_of_a_secret_is_held_back_until_it_is_seen_to_be_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "stdout")
+    log = LogWriter(path, head_max=4, tail_max=100, secret=b"secret")
+    log.write(b"my secre")
+    assert read_log(path).text() == b"my "
+    log.write(b"ts\n")
+    assert read_log(path).text() == b"my ******s\n"
+    log.write(b"s")
+    log.finish()
+    assert read_log(path).text() == b"my ******s\ns"

@@ -132,17 +132,30 @@ class FileLedger:
         return self._home is not None and (self._home / _MARK).is_file()
 
     def other_homes(self) -> tuple[Path, ...]:
-        """Homes other than this one that have signed into this ledger and still stand: copies of one store."""
+        """Homes other than this one that have signed into this ledger and still stand: copies of one store. One home
+        that is reached by two paths is one."""
         if self._home is None:
             return ()
-        own = _line_of_home(self._home)
+        own = _place_of(_line_of_home(self._home))
         found: dict[Path, None] = {}
-        for place in self._places:
-            for line in _homes(place / _HOMES):
-                path = Path(os.fsdecode(line.partition(b" ")[2]))
-                if line != own and path.is_dir() and _line_of_home(path) == line:
-                    found[path] = None
+        for line in self._known_homes():
+            path = Path(os.fsdecode(line.partition(b" ")[2]))
+            if _place_of(line) != own and path.is_dir() and _line_of_home(path) == line:
+                found[path] = None
         return tuple(found)
+
+    def copied_from(self) -> Path | None:
+        """Another home of the same store that has signed and stands, where this one has never signed: the store is a
+        copy of that one. None for a home that has signed itself, and for one whose original is gone."""
+        if self._home is None:
+            return None
+        own = _place_of(_line_of_home(self._home))
+        if any(_place_of(line) == own for line in self._known_homes()):
+            return None
+        return next(iter(self.other_homes()), None)
+
+    def _known_homes(self) -> list[bytes]:
+        return [line for place in self._places for line in _homes(place / _HOMES)]
 
     def verify(self, public_key: bytes) -> LedgerVerdict:
         checked = 0
@@ -198,6 +211,10 @@ def _line_of_home(home: Path) -> bytes:
     """`<device>:<inode> <path>`: a home that was moved has another line, and its old one means nothing any more."""
     status = os.stat(home)
     return f"{status.st_dev}:{status.st_ino} ".encode() + os.fsencode(os.path.abspath(home))
+
+
+def _place_of(line: bytes) -> bytes:
+    return line.partition(b" ")[0]
 
 
 def _homes(path: Path) -> list[bytes]:

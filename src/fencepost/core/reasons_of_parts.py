@@ -54,9 +54,27 @@ _AUTHORITY: Rows = (
     ("key_damaged", 8, "A key file is not what was written.", "restore the keys folder from a backup"),
     ("keys_exposed", 1, "Others may read the keys folder.", "chmod 700 on the keys folder, 600 on its files"),
     ("ledger_damaged", 8, "The safety ledger is not what was written.", "fencepost journal verify"),
+    (
+        "journal_not_as_signed",
+        8,
+        "The store is older than what was signed, or another one: nothing new is started on it.",
+        "put its newest copy back, or go on in a new home: --home DIR",
+    ),
+    (
+        "home_is_copy",
+        5,
+        "The home is a copy of one that stands, and both would run the same orders.",
+        "work in the other home, or move it away",
+    ),
 )
 
 _FILES: Rows = (
+    (
+        "too_few_descriptors",
+        1,
+        "This process may not open as many files as it needs.",
+        "raise the limit (ulimit -n), or use fewer --jobs",
+    ),
     ("artifact_missing", 1, "A kept file is no longer there.", "fencepost doctor"),
     ("source_changed", 1, "A file changed while it was read.", "try again when nothing writes to it"),
     ("covers_pinned", 7, "An output has replaced a pinned input.", "write outputs beside the inputs"),

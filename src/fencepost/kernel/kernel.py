@@ -85,6 +85,7 @@ class Kernel:
         self._identities: Identities | None = None
         self._anchor_lock = threads.lock()
         self._anchored = 0
+        self._wrote = False
         self._closed = False
         self._keys_seen = False
         self.opened_at = 0
@@ -217,6 +218,7 @@ class Kernel:
         return await self._writer.write_async(request)
 
     def _committed(self, head: Head) -> None:
+        self._wrote = True
         self.wakeups.notify()
         if head.seq - self._anchored >= self.limits.checkpoint_interval_records:
             self._try_anchor(head)
@@ -286,13 +288,17 @@ class Kernel:
         return replayed
 
     def close(self) -> None:
-        """Drain the writer, leave an anchor if anything was written, release the store. Twice is once."""
+        """Drain the writer, leave an anchor if this kernel has written, release the store. Twice is once.
+
+        Whoever has only read vouches for nothing: the store may be a copy, or behind what was signed.
+        """
         if self._closed:
             return
         self._closed = True
         try:
             self._writer.close()
-            self._try_anchor()
+            if self._wrote:
+                self._try_anchor()
         finally:
             self.wakeups.close()
             self.journal.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.adapters.door.server import DoorLimits, SocketDoor
+from fencepost.adapters.door.room import DoorLimits
+from fencepost.adapters.door.server import SocketDoor
 
 __all__ = ["DoorLimits", "SocketDoor"]

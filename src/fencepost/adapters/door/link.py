@@ -33,6 +33,11 @@ class Link:
         self._filled = 0
         self._out: list[memoryview] = []
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is known who has it, and nothing is asked on it."""
+        return bool(self.who) and self.state == "line" and not self.buffer
+
     def take(self, line_bytes_max: int) -> bool:
         """Take what has come, if anything may come now. False at the end of the connection."""
         if self.state == "line":

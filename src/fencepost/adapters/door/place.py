@@ -2,18 +2,21 @@
 
 A socket's path has at most `ADDRESS_BYTES_MAX` bytes on every system. The home comes first; where its path is too long,
 or its file system takes no sockets, the user's folder for running programs, and then one under the system's temporary
-folder. Sockets whose worker is gone are removed by the next one that comes.
+folder. A worker takes its socket away at its end, and the folder with the last one. What a worker left that is gone
+the next one that comes removes, there and in the folders of other stores beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import stat
 import struct
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,11 +25,15 @@ from fencepost.ports.errors import StorageUnavailable
 
 ADDRESS_BYTES_MAX: Final = 103
 SUFFIX: Final = ".sock"
+_OF_A_STORE: Final = re.compile(r"[0-9a-f]{12}")
 WAITING_MAX: Final = 1_024
 """Connections that may wait to be let in; the system may have a lower bound. Past it a connection is refused at once
 as a resource that is unavailable for the moment (EAGAIN)."""
 SYSTEM_TEMPORARY: Final = "/tmp"
 _SWEPT_MAX: Final = 256
+_UNREADY: Final = ".new"
+_UNREADY_S: Final = 60.0  # after which a socket that has not begun to listen belongs to nobody any more
+_TRIES_MAX: Final = 8  # of a folder that goes with somebody else's last socket at the same moment
 _PRIVATE: Final = 0o700
 
 
@@ -52,12 +59,40 @@ def bound_socket(folders: Sequence[Path]) -> tuple[socket.socket, str]:
             troubles.append(f"{folder}: the path is too long for a socket")
             continue
         try:
-            _make_private(folder)
-            _sweep(folder)
-            return _listening(path), path
+            return _made(folder, path), path
         except OSError as error:
             troubles.append(f"{folder}: {error.strerror or error}")
     raise StorageUnavailable(f"no folder takes a socket ({'; '.join(troubles)})", next_step="fencepost doctor")
+
+
+def _made(folder: Path, path: str) -> socket.socket:
+    for left in reversed(range(_TRIES_MAX)):
+        try:
+            _make_private(folder)
+            _sweep(folder)
+            listener = _listening(path)
+        except FileNotFoundError:
+            if not left:
+                raise
+        else:
+            _sweep_beside(folder)
+            return listener
+    raise FileNotFoundError(0, f"{folder} is taken away again and again")
+
+
+def remove_socket(path: str) -> None:
+    """Take a socket away, and the folders above it that were made for sockets, where nothing else is in them."""
+    with contextlib.suppress(OSError):  # whoever cleaned up the folder was first
+        os.unlink(path)
+    _remove_empty(os.path.dirname(path))
+
+
+def _remove_empty(folder: str) -> None:
+    for path in (folder, os.path.dirname(folder)):
+        try:
+            os.rmdir(path)
+        except OSError:
+            return  # something is in it, or it is somebody else's
 
 
 def folder_that_would_do(folders: Sequence[Path]) -> Path | None:
@@ -117,7 +152,7 @@ def _require_safe_above(folder: Path) -> None:
 
 def _listening(path: str) -> socket.socket:
     # Only what listens gets the name that a sweep of others looks at.
-    unready = path.removesuffix(SUFFIX) + ".new"
+    unready = path.removesuffix(SUFFIX) + _UNREADY
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.setblocking(False)
@@ -133,18 +168,40 @@ def _listening(path: str) -> socket.socket:
 
 def _sweep(folder: Path) -> None:
     """Remove sockets that nobody listens at."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry, _ in zip(entries, range(_SWEPT_MAX), strict=False)]
-    for name in names:
+    for name in _names(folder):
+        path = str(folder / name)
+        if name.endswith(_UNREADY):
+            with contextlib.suppress(OSError):
+                if time.time() - os.lstat(path).st_mtime > _UNREADY_S:
+                    os.unlink(path)
+            continue
         if not name.endswith(SUFFIX):
             continue
-        path = str(folder / name)
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:
                 probe.connect(path)
             except ConnectionRefusedError:
                 os.unlink(path)
+
+
+def _sweep_beside(folder: Path) -> None:
+    """Remove what workers of other stores left in the same place, with its folders, whose names are those of stores."""
+    if not _OF_A_STORE.fullmatch(folder.name):
+        return
+    for name in _names(folder.parent):
+        beside = folder.parent / name
+        if beside == folder or not _OF_A_STORE.fullmatch(name):
+            continue
+        with contextlib.suppress(OSError):
+            _require_own(beside)
+            _sweep(beside)
+            os.rmdir(beside)
+
+
+def _names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry, _ in zip(entries, range(_SWEPT_MAX), strict=False)]
 
 
 def peer_is_ours(link: socket.socket) -> bool:

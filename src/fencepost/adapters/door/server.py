@@ -6,6 +6,7 @@ request of an attempt at a time, so that however many connections a program open
 has one bound for all payloads together (`held_bytes_max`): a request that would pass it waits for its turn.
 
 Whoever has not named an attempt yet is a stranger: strangers have few places, and the one that came first makes room.
+Where all places are taken, a stranger goes first, and then one of whoever has most that nothing is asked on (`room`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from typing import Final
 import msgspec
 
 from fencepost.adapters.door.link import Link
-from fencepost.adapters.door.place import bound_socket, peer_is_ours
+from fencepost.adapters.door.place import bound_socket, peer_is_ours, remove_socket
+from fencepost.adapters.door.room import DoorLimits, idle_links, links_within
 from fencepost.ports.door import Answer, Asked, Clerk
-from fencepost.sdk import wire
 
 _CLOSE_WAIT_S: Final = 2.0
 _ACCEPTED_MAX: Final = 64  # in one turn
@@ -35,23 +36,6 @@ _FULL_S: Final = 0.01
 _WATCHED: Final = {"line": selectors.EVENT_READ, "payload": selectors.EVENT_READ, "reply": selectors.EVENT_WRITE}
 _TICK_S: Final = 0.25
 """How late a time limit may be noticed."""
-
-
-class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one door, inclusive; times are seconds."""
-
-    line_bytes_max: int = wire.LINE_BYTES_MAX
-    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX
-    held_bytes_max: int = 64 * 2**20
-    strangers_max: int = 64
-    links_per_sender_max: int = 16
-    links_max: int = 1_024
-    answerers: int = 4
-    slow_answerers: int = 4  # for requests that may move many bytes; no other waits behind one of them
-    line_s: float = 10.0  # from the first byte of a line, and for a stranger from the beginning, to its end
-    held_s: float = 30.0  # for room for a payload, and then for the payload itself
-    reply_s: float = 30.0
-    idle_s: float = 900.0
 
 
 class SocketDoor:
@@ -83,6 +67,8 @@ class SocketDoor:
     def open(self, clerk: Clerk, fault: Callable[[Exception], None]) -> None:
         self._listener, self._address = bound_socket(self._folders)
         self._clerk, self._fault = clerk, fault
+        self._links_max = links_within(self._limits.links_max)
+        self._strangers_max = min(self._limits.strangers_max, max(self._links_max // 2, 1))
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         for end in (self._waker, self._woken):
@@ -110,8 +96,7 @@ class SocketDoor:
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0.0))
         self._waker.close()
-        with contextlib.suppress(OSError):  # whoever cleaned up the folder was first
-            os.unlink(self._address)
+        remove_socket(self._address)
 
     def _lanes(self) -> tuple[tuple[queue.SimpleQueue[Link | None], int, str], ...]:
         """(requests, threads that answer them, their name) of what is quick and of what may take its time."""
@@ -167,15 +152,28 @@ class SocketDoor:
             if not peer_is_ours(made):
                 made.close()
                 continue
-            if len(self._strangers) >= self._limits.strangers_max:
+            if len(self._strangers) >= self._strangers_max:
                 self._end_stranger()
-            if len(self._links) >= self._limits.links_max:
+            if len(self._links) >= self._links_max and not self._make_room():
                 made.close()
                 continue
             made.setblocking(False)
             link = Link(made, time.monotonic() + self._limits.line_s)
             self._links[link] = self._strangers[link] = None
             self._selector.register(made, selectors.EVENT_READ, link)
+
+    def _make_room(self) -> bool:
+        """Take a place from whoever needs it least; whether there was one."""
+        links = len(self._links)
+        if self._end_stranger() and len(self._links) < links:
+            return True
+        for link in idle_links(self._links, self._by_sender):
+            self._move(link)  # heard once more, as a stranger is
+            if link.is_idle:
+                self._end(link)
+            if link not in self._links:
+                return True
+        return False
 
     def _end_stranger(self) -> bool:
         """Make room among strangers; whether there was one. Who came first has had most time to say who it is, and is

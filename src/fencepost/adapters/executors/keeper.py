@@ -133,7 +133,12 @@ class Keeper:
             return False
         outputs: list[int] = []
         for path in (self._job["stdout_path"], self._job["stderr_path"]):
-            log = LogWriter(path, head_max=self._job["log_head_bytes"], tail_max=self._job["log_tail_bytes"])
+            log = LogWriter(
+                path,
+                head_max=self._job["log_head_bytes"],
+                tail_max=self._job["log_tail_bytes"],
+                secret=os.fsencode(self._job["environment"].get("FENCEPOST_TOKEN", "")),
+            )
             read, write = os.pipe()
             os.set_blocking(read, False)
             self._streams[read] = log

@@ -9,6 +9,9 @@ see GAP_LINE), put there by one rename.
 The command can write the folder. So the writer works through descriptors that it has kept since it made the files:
 what is put in the place of a name is neither followed nor read, and at the end `PATH` is the log again.
 
+A secret of the attempt is never in a file, also when it comes in pieces: whatever could be its beginning is held back
+until what follows is seen. Stars of the same length stand there, so that no offset moves.
+
 A disk that takes no more ends the keeping, never the reading: the command goes on and the end says so.
 Only the standard library: the keeper host loads this. The reading side is `log_reader`.
 """
@@ -39,8 +42,11 @@ class _Segment:
 class LogWriter:
     """One stream of one attempt."""
 
-    def __init__(self, path: str, *, head_max: int, tail_max: int) -> None:
+    def __init__(self, path: str, *, head_max: int, tail_max: int, secret: bytes = b"") -> None:
+        """`secret` is what no file is to hold; empty for nothing."""
         folder, self._name = os.path.split(path)
+        self._secret = secret
+        self._held = b""  # the end of what was written, while it may be the beginning of the secret
         self._head_max = head_max
         self._tail_max = tail_max
         self._head_bytes = 0
@@ -59,6 +65,13 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         """Take what the command wrote. Never raises for the disk's sake."""
+        if self._secret:
+            data = (self._held + data).replace(self._secret, b"*" * len(self._secret))
+            held = _beginning_at_end(data, self._secret)
+            data, self._held = data[: len(data) - held], data[len(data) - held :]
+        self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
         self.bytes_total += len(data)
         if self.problem:
             return
@@ -74,6 +87,8 @@ class LogWriter:
 
     def finish(self) -> dict[str, int]:
         """Put the log together and close it. Returns the facts (`LogFacts`)."""
+        held, self._held = self._held, b""
+        self._keep(held)
         tail_kept = 0
         if not self.problem:
             try:
@@ -189,6 +204,12 @@ class LogWriter:
         reason = error.strerror or str(error)
         self.problem = f"{self._name} is incomplete after byte {self.bytes_total}: {reason}"
         self._close()
+
+
+def _beginning_at_end(data: bytes, secret: bytes) -> int:
+    """Length of the longest end of `data` that the secret begins with, without being all of it."""
+    longest = min(len(secret) - 1, len(data))
+    return next((size for size in range(longest, 0, -1) if data.endswith(secret[:size])), 0)
 
 
 def segment_name(name: str, offset: int) -> str:

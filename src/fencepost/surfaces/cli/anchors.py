@@ -1,13 +1,21 @@
-"""What the signed anchors outside a store say of it at a glance; `journal verify` checks them all."""
+"""What the signed anchors outside a store say of it at a glance; `journal verify` checks them all.
+
+A store that is provably older than what was signed, or another one, takes no command: what has been done and paid for
+since is not in it, and would be done again; and whatever it signed would make its newest copy look wrong. The same
+holds for a copy of a home that stands. Reading goes on. To go on behind a declared loss takes a new epoch, which a
+later version has (decision 0018).
+"""
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import NamedTuple
 
 from fencepost.app import App
 from fencepost.core.anchor import Checkpoint
 from fencepost.core.ids import sha256_of
 from fencepost.kernel.read import Look
+from fencepost.ports.errors import FencepostError
 from fencepost.ports.journal import Head
 from fencepost.surfaces.cli.words import UNSIGNED
 
@@ -37,9 +45,44 @@ def anchor_finding(opened: App) -> Finding | None:
     copies = opened.ledger.other_homes()
     if copies:
         told += f"; {copies[0]} is another home of the same store and signs into the same ledger"
-        return Finding(True, told, "keep one of the two homes; begin the other anew, in a folder without .fencepost")
+        return Finding(True, told, f"use the one that has gone on; begin this one anew: {_aside(opened)}")
     told += "; the store is an older copy, was restored from one, or was rewritten"
-    return Finding(True, told, f"{VERIFY}; do not write to this store before its newest copy is found")
+    return Finding(
+        True,
+        told,
+        f"put its newest copy back; else go on in a new scope (--scope NAME) or a new home: {_aside(opened)}",
+    )
+
+
+def require_current(opened: App) -> None:
+    """Raises NotAsSigned and HomeIsCopy, before anything is written."""
+    original = opened.ledger.copied_from()
+    if original is not None:
+        raise HomeIsCopy(
+            f"{opened.home} is a copy of {original}, which stands: both would run the same orders",
+            next_step=f"work in {original}; if that one is given up, move it away; to begin anew here: "
+            f"{_aside(opened)}",
+        )
+    found = anchor_finding(opened)
+    if found is not None and found.bad:
+        message = f"{found.message}. What was done since is not in it, so nothing is started"
+        raise NotAsSigned(f"{message} (to accept that loss is not built yet)", next_step=found.following)
+
+
+class NotAsSigned(FencepostError):
+    """The chain lacks a record that was signed, or has another one in its place."""
+
+    code = "journal_not_as_signed"
+
+
+class HomeIsCopy(FencepostError):
+    """The home was copied, and the one that it was copied from is still there."""
+
+    code = "home_is_copy"
+
+
+def _aside(opened: App) -> str:
+    return f"mv {quote(str(opened.home))} {quote(f'{opened.home}.old')}"
 
 
 def _disagreement(anchor: Checkpoint, head: Head, look: Look) -> str | None:

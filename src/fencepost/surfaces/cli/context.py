@@ -29,6 +29,7 @@ from fencepost.core.vocabulary import HUMAN_PRINCIPAL
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError
+from fencepost.surfaces.cli.anchors import require_current
 from fencepost.surfaces.cli.typed import by_name, here, opened_is
 
 
@@ -84,7 +85,7 @@ def opened(options: Globals, *, start: Path | None = None, create: bool = False,
     """The home that these options mean, open for the block. Raises NoHome where there is none.
 
     A scope that nobody has opened is refused as `scope_not_open`; with `create`, which is a person's to ask, it is
-    made, and `inside_attempt` is raised where no person can be.
+    made, and `inside_attempt` is raised where no person can be, as is what `require_current` raises.
     """
     config = options.config(start, **flags)
     home = home_of(config, start or Path.cwd())
@@ -116,6 +117,7 @@ def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator
     try:
         if create:
             require_outside(app)
+            require_current(app)
         fresh = not _has_scope(app)
         if fresh and not create:
             raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
@@ -145,8 +147,9 @@ def require_outside(app: App) -> None:
 
 def by_person(app: App, command: AnyCommand, key: str | None = None) -> Request:
     """The request of a person: the one way in which the command line asks in a person's name. Raises CommandError
-    inside_attempt."""
+    inside_attempt, and what `require_current` does."""
     require_outside(app)
+    require_current(app)
     return app.kernel.request(HUMAN_PRINCIPAL, command, key)
 
 

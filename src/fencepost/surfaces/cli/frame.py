@@ -66,6 +66,7 @@ EXIT_UNEXPECTED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 _UNWRITABLE: Final = (*_FULL, errno.EIO)
 
 
@@ -263,6 +264,8 @@ def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
         # The home's own files are written by adapters, which say what they wrote: this was meant for the reader.
         told = f"standard output, or the file that was named, cannot be written: {error.strerror}"
         return EXIT_UNEXPECTED, [_document("output_failed", told, REASONS["output_failed"].next_step)]
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        return EXIT_UNEXPECTED, [_document("too_few_descriptors", message, REASONS["too_few_descriptors"].next_step)]
     if isinstance(error, OSError):
         code = "storage_full" if error.errno in _FULL else "storage_error"
         following = "free space and run again" if code == "storage_full" else "fencepost doctor"

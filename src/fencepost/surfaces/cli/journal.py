@@ -14,7 +14,7 @@ from fencepost.app import App as Home
 from fencepost.core.chain import BrokenChain, Link, Where, follow, open_record
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import IntegrityError
-from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, say
+from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, require_outside, say
 from fencepost.surfaces.cli.record_line import RecordLines
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
@@ -94,6 +94,8 @@ def replay(
     if to is not None and (to < 1 or rebuild):
         raise CommandError("usage", "--to is a record's number, and goes without --rebuild", next_step="leave it out")
     with opened(options) as home:
+        if rebuild:
+            require_outside(home)
         kernel = home.kernel
         with kernel.reader.look() as look:
             head = look.head.seq

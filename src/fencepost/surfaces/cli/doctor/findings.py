@@ -326,8 +326,8 @@ _ROWS: Final = (
         "home_copied",
         "ledger",
         "warn",
-        "{other} is another home of the same store: both sign into {where}, so that each spoils the other's",
-        "keep one of them; begin the other anew, in a folder without .fencepost",
+        "{other} is another home of the same store, and both sign into {where}: only one of them can be worked in",
+        "keep the one that has gone on; begin the other anew, in a folder without .fencepost",
     ),
     Fault(
         "ledger_beside",
