@@ -39,6 +39,12 @@ IMPURE_CALLS = {
 WALL_CLOCK_CALLS = frozenset(
     {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 )
+FILE_MODULES = frozenset({"fcntl", "glob", "io", "os", "shutil", "stat", "tempfile"})
+_FILE_CALLS_TEXT = """
+chmod exists glob is_dir is_file is_symlink iterdir lstat mkdir read_bytes read_text rglob rmdir stat symlink_to touch
+unlink write_bytes write_text
+"""
+FILE_CALLS = frozenset(_FILE_CALLS_TEXT.split())
 ENTROPY_MODULES = frozenset({"random", "secrets"})
 ENTROPY_CALLS = frozenset({"os.urandom", "uuid.uuid1", "uuid.uuid4"})
 # Where time and randomness are injected without exception.
@@ -172,6 +178,19 @@ def injected_entropy(source: Source) -> Iterator[Finding]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and dotted(node.func) in ENTROPY_CALLS:
             yield _at(source, node, f"{dotted(node.func)}(); take randomness from ports.entropy")
+
+
+def files_behind_ports(source: Source) -> Iterator[Finding]:
+    """Kernel and services read and write files through a port: no module of the system's files, no call of a path."""
+    for statement, name in _imports(source.tree):
+        if name.split(".")[0] in FILE_MODULES:
+            yield _at(source, statement, f"{name}: say it through a port; files belong to adapters")
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+        if method in FILE_CALLS or dotted(node.func) == "open":
+            yield _at(source, node, f"{method}(): say it through a port, such as ports/workspace")
 
 
 def opened_properly(source: Source) -> Iterator[Finding]:
@@ -323,6 +342,10 @@ def _core(path: str) -> bool:
     return _package(path) and path.startswith("src/fencepost/core/")
 
 
+def _kernel_or_services(path: str) -> bool:
+    return path.startswith(("src/fencepost/kernel/", "src/fencepost/services/"))
+
+
 def _python(path: str) -> bool:
     return path.endswith(".py")
 
@@ -342,6 +365,7 @@ RULES: tuple[tuple[Rule, Callable[[str], bool]], ...] = (
     (no_swallowed_error, _package),
     (injected_time, _package),
     (injected_entropy, _package),
+    (files_behind_ports, _kernel_or_services),
     (opened_properly, _package),
     (exceptions_have_reasons, _python),
     (nothing_left_over, _text),

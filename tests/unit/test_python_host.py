@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from fencepost.adapters.workspace import Workspaces
 from fencepost.core.records.plan import PythonCall, WorkOrderSpec
 from fencepost.sdk import bootstrap
 from fencepost.services import jobs
-from fencepost.services.outcomes import Outcome, read_outcome
+from fencepost.services.outcomes import OUTCOME_BYTES_MAX, Outcome, outcome_in
 from tests.support.attempt_server import AttemptServer, attempt_server
 from tests.support.interpreters import interpreters
 
@@ -402,6 +404,16 @@ def test_x10_an_outcome_is_read_from_a_plain_file_alone(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("link", "pipe", "folder", "none"):
         assert read_outcome(tmp_path / name) is None
+    assert read_outcome(tmp_path / "none" / "real") is None
+
+
+def read_outcome(path: Path) -> Outcome | None:
+    """As a worker reads it: through the workspace of its attempt."""
+    packs: Any = None
+    store: Any = None
+    spaces = Workspaces(path.parent, store=store, packs=packs)
+    space = msgspec.structs.replace(spaces.find("attempt_" + "0" * 32), logs=path.parent)
+    return outcome_in(spaces.read_left(space, path.name, bytes_max=OUTCOME_BYTES_MAX))
 
 
 def test_x10_a_cause_that_no_callable_may_name_is_a_failure_of_its_own() -> None:

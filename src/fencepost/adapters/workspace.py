@@ -29,6 +29,7 @@ from fencepost.adapters.artifacts import disk
 from fencepost.adapters.artifacts.manifest import PERMISSIONS
 from fencepost.adapters.artifacts.outputs import CollectLimits, Collector
 from fencepost.adapters.artifacts.pack import Packs
+from fencepost.adapters.executors import foreign
 from fencepost.ports.artifacts import ArtifactStore, Classification, SourceChanged
 from fencepost.ports.errors import ContentTooLarge, PathRefused, StorageError
 from fencepost.ports.workspace import Collected, Inputs, Output, OutputProblem, Swept, Workspace
@@ -150,6 +151,17 @@ class Workspaces:
             os.close(descriptor)
         mode: Literal["0644", "0755"] = "0755" if executable else "0644"
         return Output(path=path, mode=mode, digest=stored.digest, bytes=stored.bytes)
+
+    def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
+        """See the port."""
+        try:
+            folder = foreign.open_folder(os.fspath(workspace.logs))
+            try:
+                return foreign.read_regular(name, folder=folder, bytes_max=bytes_max)
+            finally:
+                os.close(folder)
+        except OSError:
+            return None
 
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         """See the port."""

@@ -106,6 +106,11 @@ class Workspaces(Protocol):
         `between` is called between pieces: what it raises gives the file up. Raises StorageError."""
         ...
 
+    def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
+        """A file that a process of an attempt has left beside its logs. None where none stands, where it is no regular
+        file or a link, where it is larger than `bytes_max`, and where it cannot be read."""
+        ...
+
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         """The paths of everything in a workspace that is no folder, in bytewise order, as far as they are text and
         within the bounds of what an attempt may hand in. Raises ContentTooLarge, StorageError."""

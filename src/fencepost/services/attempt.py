@@ -37,7 +37,7 @@ from fencepost.services.finish import Finisher, Following, Reported
 from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
-from fencepost.services.outcomes import read_outcome
+from fencepost.services.outcomes import OUTCOME_BYTES_MAX, outcome_in
 from fencepost.services.results import facts_of, failed, log_ref, time_used, without
 from fencepost.services.sink import Sink
 from fencepost.services.tasks import Task, layout_of, task_of
@@ -180,7 +180,9 @@ class Attempts:
             run.facts = self._failed(lease, task, run, "executor", "executor_failed", message)
             return
         run.ended = self._execute(lease, task, space, run)
-        told = read_outcome(space.logs / OUTCOME) if task.spec.python is not None else None
+        told = None
+        if task.spec.python is not None:
+            told = outcome_in(self._means.workspaces.read_left(space, OUTCOME, bytes_max=OUTCOME_BYTES_MAX))
         if run.wish is not None:
             kept_as = task.spec.classification
             run.stdout, _ = log_ref(self._means, space.logs / "stdout", kept_as, run.token)

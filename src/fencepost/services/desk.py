@@ -10,13 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from fencepost.core.commands import AppendEvent, WaitDraft
+from fencepost.core.canonical import digest_of
+from fencepost.core.commands import AnyCommand, AppendEvent, WaitDraft
 from fencepost.core.records.plan import WorkOrderSpec
+from fencepost.core.state import OrderState
+from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
+from fencepost.ports.errors import FencepostError
 from fencepost.ports.threads import Lock
 from fencepost.ports.workspace import Workspace
 from fencepost.services.leases import Lease
+from fencepost.services.means import Means
 from fencepost.services.requests import Declined
 
+PATIENCE_US: Final = 5_000_000
+"""How long a program waits for a store that cannot be reached, before it is told."""
 HEARTBEAT_S: Final = 1.0
 """At most one heartbeat of an attempt is recorded within this time."""
 
@@ -87,3 +95,29 @@ class Desk:
             return None
         note, self.note, self.noted_at = self.note, None, now
         return self.heartbeat(note)
+
+
+def required(means: Means, desk: Desk, command: AnyCommand, *, key: str = "") -> Receipt:
+    """The receipt of what is said at a desk; raises Declined for what the kernel refuses. With a `key` the command's
+    own key follows from what it says, so that a second one is answered as the first was."""
+    kernel = means.kernel
+    name = f"{key}:{desk.attempt}:{digest_of(command)}" if key else None
+    until = min(means.reading().tick_us + PATIENCE_US, desk.lease.deadline_tick_us)
+    receipt: Receipt = means.insist([kernel.request("executor", command, name)], until)[0]
+    if receipt.refusal is not None:
+        raise Declined.of(receipt.refusal)
+    return receipt
+
+
+def order_of(means: Means, desk: Desk) -> OrderState:
+    """The order of a desk's attempt as it stands now."""
+    with means.kernel.reader.look() as look:
+        return order_in(look, desk)
+
+
+def order_in(look: Look, desk: Desk) -> OrderState:
+    """The order of a desk's attempt at one moment."""
+    order = look.order(desk.lease.order)
+    if order is None:
+        raise FencepostError(f"{desk.lease.order} has an attempt and is not there")
+    return order

@@ -1,4 +1,4 @@
-"""What a callable's child process said came of it: a claim in a file, read as the foreign text that it is.
+"""What a callable's child process said came of it: a claim in bytes, read as the foreign text that they are.
 
 It can give a failure its class and its words, and name the files of a success. It cannot make a success of anything:
 the exit code, the collected outputs and the order's acceptance decide. What is no outcome counts as nothing told.
@@ -7,8 +7,6 @@ the exit code, the collected outputs and the order's acceptance decide. What is 
 from __future__ import annotations
 
 import re
-import stat
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -59,14 +57,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.failure or "executor", code, _CONTROL.sub("\ufffd", self.message)
 
 
-def read_outcome(path: Path) -> Outcome | None:
-    """What was told at `path`, None for nothing that counts."""
+def outcome_in(data: bytes | None) -> Outcome | None:
+    """What was told in these bytes, None for nothing that counts."""
+    if data is None:
+        return None
     try:
-        seen = path.lstat()
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size > OUTCOME_BYTES_MAX:
-            return None
-        with path.open("rb") as file:
-            data = file.read(OUTCOME_BYTES_MAX + 1)
         return canonical.decode(data, Outcome)
-    except (OSError, canonical.Undecodable):
+    except canonical.Undecodable:
         return None

@@ -19,39 +19,31 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from fencepost.core.canonical import digest_of
 from fencepost.core.commands import (
-    AnyCommand,
     AppendEvent,
     ChargeUsage,
-    RecordArtifact,
-    SaveCheckpoint,
     SubmitChild,
 )
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.attempt import AttemptReservation
-from fencepost.core.records.common import ArtifactRef, Usage
+from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState
-from fencepost.kernel.read import Look
-from fencepost.kernel.receipts import Receipt
 from fencepost.ports.door import Answer, Asked
 from fencepost.ports.errors import FencepostError, StorageError
-from fencepost.ports.workspace import OutputProblem, Workspace
+from fencepost.ports.workspace import Workspace
 from fencepost.sdk import wire
 from fencepost.services import requests as ask
 from fencepost.services.charges import amounts_of, told
 from fencepost.services.children import draft_child, no_child, no_file, outputs_of
-from fencepost.services.desk import HEARTBEAT_S, Desk
+from fencepost.services.desk import HEARTBEAT_S, Desk, order_in, order_of, required
 from fencepost.services.greeting import hello_document
+from fencepost.services.kept import Kept
 from fencepost.services.leases import Lease
 from fencepost.services.means import Means
-from fencepost.services.payloads import STEPS, base_of, checked_base, require_chained, require_kind
 from fencepost.services.requests import Declined
 from fencepost.services.wishes import wish_of
 
-PATIENCE_US: Final = 5_000_000
-"""How long a program waits for a store that cannot be reached, before it is told."""
 CLOSED_MAX: Final = 1_024
 """Tokens of attempts that are over and are still known as such."""
 
@@ -67,14 +59,15 @@ class Sink:
         self._lock = means.threads.lock()
         self._desks: dict[str, Desk] = {}  # digest of a token -> desk
         self._closed: OrderedDict[str, None] = OrderedDict()
+        kept = Kept(means)
         self._steps: dict[type[ask.Form], Callable[[Desk, Any, bytes | None], Answer]] = {
             ask.Hello: self._hello,
             ask.Status: self._status,
             ask.Heartbeat: self._heartbeat,
-            ask.Checkpoint: self._checkpoint,
-            ask.Resume: self._resume,
+            ask.Checkpoint: kept.checkpoint,
+            ask.Resume: kept.resume,
             ask.Charge: self._charge,
-            ask.Artifact: self._artifact,
+            ask.Artifact: kept.artifact,
             ask.Yield: self._yield,
             ask.Child: self._child,
             ask.Output: self._output,
@@ -208,60 +201,11 @@ class Sink:
         if event is None:
             raise RuntimeError("a note that was just put is gone")
         try:
-            self._required(desk, event)
+            required(self._means, desk, event)
         except StorageError:
             desk.note = form.note  # for the next renewal
             raise
         return Answer(reply={"recorded": True, "lease_left_us": self._left_us(desk)})
-
-    def _checkpoint(self, desk: Desk, form: ask.Checkpoint, payload: bytes | None) -> Answer:
-        data = payload or b""
-        base = checked_base(form.kind, data)
-        digest = sha256_of(data)
-        order = self._order(desk)
-        saved = order.checkpoints.get(form.kind)
-        builds_on = order.checkpoint_number if form.builds_on is None else form.builds_on
-        if saved is not None and saved.payload == digest and saved.number == order.checkpoint_number:
-            with self._means.kernel.reader.look() as look:
-                attempt = look.attempt(desk.attempt)
-            own = attempt is not None and attempt.checkpoint == saved.envelope
-            if own and form.builds_on in (None, saved.number - 1):
-                # It was accepted, and the answer was lost.
-                return Answer(reply=_checkpoint_reply(form.kind, saved.number, saved.envelope, digest, duplicate=True))
-        require_chained(self._means, desk, base, saved if form.kind == STEPS else None)
-        stored = self._means.artifacts.put_bytes(data, classification=desk.spec.classification)
-        command = SaveCheckpoint(
-            attempt=desk.attempt,
-            fence=desk.lease.fence,
-            spec=desk.spec.spec,
-            input_set=desk.input_set,
-            kind=form.kind,  # type: ignore[arg-type]  # checked above
-            builds_on=builds_on,
-            payload=stored.digest,
-            bytes=stored.bytes,
-        )
-        receipt = self._required(desk, command, key="checkpoint")
-        if form.kind == STEPS:
-            desk.chain = (digest, base)
-        number, envelope = receipt.result["number"], receipt.result["checkpoint"]
-        return Answer(reply=_checkpoint_reply(form.kind, number, envelope, digest, duplicate=not receipt.fresh))
-
-    def _resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
-        require_kind(form.kind)
-        saved = self._order(desk).checkpoints.get(form.kind)
-        if saved is None:
-            if form.optional:
-                return Answer(reply={"kind": form.kind, "number": 0, "checkpoint": None, "digest": None}, payload=b"")
-            raise Declined("no_checkpoint", f"the order has no checkpoint of kind {form.kind}")
-        wanted = form.digest or saved.payload
-        if wanted not in (saved.payload, desk.base):
-            raise Declined(
-                "no_checkpoint", "the payload that was served last is not based on this one", where="/digest"
-            )
-        data = self._means.artifacts.read(wanted, wire.PAYLOAD_BYTES_MAX)
-        desk.base = base_of(data) if form.kind == STEPS else None
-        reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": wanted}
-        return Answer(reply=reply, payload=data)
 
     def _charge(self, desk: Desk, form: ask.Charge, payload: bytes | None) -> Answer:
         command = ChargeUsage(
@@ -271,7 +215,7 @@ class Sink:
             input_set=desk.input_set,
             usage=Usage(receipt=form.receipt, provider=form.provider, amounts=amounts_of(form.amounts)),
         )
-        result = self._required(desk, command).result
+        result = required(self._means, desk, command).result
         return Answer(reply={**told(result, self._set_aside(desk)), "receipt": form.receipt, "provider": form.provider})
 
     def _set_aside(self, desk: Desk) -> Mapping[str, int]:
@@ -283,36 +227,6 @@ class Sink:
                     raise FencepostError(f"{desk.attempt} is charged and is not there")
                 desk.set_aside = look.body(attempt.reservation_seq, AttemptReservation).amounts
         return desk.set_aside
-
-    def _artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:
-        kept = self._means.workspaces.keep(
-            desk.space, form.path, classification=desk.spec.classification, between=desk.go_on
-        )
-        if isinstance(kept, OutputProblem):
-            outside = form.path.startswith("/") or ".." in form.path.split("/")
-            step = "name a file of the workspace, by its path from there" if outside else ""
-            raise Declined(kept.code, f"{kept.path}: {kept.message}", where="/path", next_step=step)
-        ref = ArtifactRef(path=kept.path, digest=kept.digest, bytes=kept.bytes, mode=int(kept.mode, 8))
-        command = RecordArtifact(
-            attempt=desk.attempt,
-            fence=desk.lease.fence,
-            spec=desk.spec.spec,
-            input_set=desk.input_set,
-            artifact=ref,
-        )
-        times = desk.times_kept(ref.path, ref.digest)
-        before = desk.kept.get(ref.path)
-        desk.kept[ref.path] = ref.digest, times
-        try:
-            fresh = self._required(desk, command, key=f"artifact:{times}").fresh
-        except Declined:
-            if before is None:
-                del desk.kept[ref.path]
-            else:
-                desk.kept[ref.path] = before
-            raise
-        # `bytes` of a reply announces a payload, and this one has none.
-        return Answer(reply={"path": ref.path, "digest": ref.digest, "size": ref.bytes, "duplicate": not fresh})
 
     def _yield(self, desk: Desk, form: ask.Yield, payload: bytes | None) -> Answer:
         if form.cancel:
@@ -332,11 +246,11 @@ class Sink:
             input_set=desk.input_set,
             order=draft,
         )
-        return Answer(reply={"child": draft.task, **self._required(desk, command).result})
+        return Answer(reply={"child": draft.task, **required(self._means, desk, command).result})
 
     def _output(self, desk: Desk, form: ask.Output, payload: bytes | None) -> Answer:
         with self._means.kernel.reader.look() as look:
-            parent = self._order_in(look, desk)
+            parent = order_in(look, desk)
             child = look.order(parent.children.get(form.child, ""))
             if child is None:
                 raise no_child(parent, form.child, "/child")
@@ -351,7 +265,7 @@ class Sink:
 
     def _answer_to(self, desk: Desk, form: ask.AnswerTo, payload: bytes | None) -> Answer:
         with self._means.kernel.reader.look() as look:
-            seq = self._order_in(look, desk).answers.get(form.question)
+            seq = order_in(look, desk).answers.get(form.question)
             value = None if seq is None else look.body(seq, AnswerRecorded).value
         if value is None and not form.optional:
             message = f"nobody has answered {form.question!r} yet"
@@ -361,7 +275,7 @@ class Sink:
 
     def _hello(self, desk: Desk, form: ask.Hello, payload: bytes | None) -> Answer:
         with self._means.kernel.reader.look() as look:
-            document = hello_document(look, desk, self._order_in(look, desk))
+            document = hello_document(look, desk, order_in(look, desk))
         return Answer(reply={**document, "lease_left_us": self._left_us(desk)})
 
     # Help
@@ -370,30 +284,8 @@ class Sink:
         return max(desk.lease.deadline_tick_us - self._means.reading().tick_us, 0)
 
     def _order(self, desk: Desk) -> OrderState:
-        with self._means.kernel.reader.look() as look:
-            return self._order_in(look, desk)
-
-    def _order_in(self, look: Look, desk: Desk) -> OrderState:
-        order = look.order(desk.lease.order)
-        if order is None:
-            raise FencepostError(f"{desk.lease.order} has an attempt and is not there")
-        return order
-
-    def _required(self, desk: Desk, command: AnyCommand, *, key: str = "") -> Receipt:
-        """The receipt of a command; raises Declined for what the kernel refuses. With a `key` the command's own key
-        follows from what it says, so that a second one is answered as the first was."""
-        kernel = self._means.kernel
-        name = f"{key}:{desk.attempt}:{digest_of(command)}" if key else None
-        until = min(self._means.reading().tick_us + PATIENCE_US, desk.lease.deadline_tick_us)
-        receipt: Receipt = self._means.insist([kernel.request("executor", command, name)], until)[0]
-        if receipt.refusal is not None:
-            raise Declined.of(receipt.refusal)
-        return receipt
+        return order_of(self._means, desk)
 
 
 def _key(token: str) -> str:
     return sha256_of(token.encode())
-
-
-def _checkpoint_reply(kind: str, number: int, envelope: str, digest: str, *, duplicate: bool) -> dict[str, Any]:
-    return {"kind": kind, "number": number, "checkpoint": envelope, "digest": digest, "duplicate": duplicate}

@@ -16,7 +16,6 @@ import socket
 import stat
 import struct
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -69,13 +68,14 @@ def _made(folder: Path, path: str) -> socket.socket:
     for left in reversed(range(_TRIES_MAX)):
         try:
             _make_private(folder)
-            _sweep(folder)
             listener = _listening(path)
         except FileNotFoundError:
             if not left:
                 raise
         else:
-            _sweep_beside(folder)
+            made_at = os.lstat(path).st_mtime  # now, as the file system has it
+            _sweep(folder, made_at)
+            _sweep_beside(folder, made_at)
             return listener
     raise FileNotFoundError(0, f"{folder} is taken away again and again")
 
@@ -166,13 +166,13 @@ def _listening(path: str) -> socket.socket:
     return listener
 
 
-def _sweep(folder: Path) -> None:
+def _sweep(folder: Path, now: float) -> None:
     """Remove sockets that nobody listens at."""
     for name in _names(folder):
         path = str(folder / name)
         if name.endswith(_UNREADY):
             with contextlib.suppress(OSError):
-                if time.time() - os.lstat(path).st_mtime > _UNREADY_S:
+                if now - os.lstat(path).st_mtime > _UNREADY_S:
                     os.unlink(path)
             continue
         if not name.endswith(SUFFIX):
@@ -185,7 +185,7 @@ def _sweep(folder: Path) -> None:
                 os.unlink(path)
 
 
-def _sweep_beside(folder: Path) -> None:
+def _sweep_beside(folder: Path, now: float) -> None:
     """Remove what workers of other stores left in the same place, with its folders, whose names are those of stores."""
     if not _OF_A_STORE.fullmatch(folder.name):
         return
@@ -195,7 +195,7 @@ def _sweep_beside(folder: Path) -> None:
             continue
         with contextlib.suppress(OSError):
             _require_own(beside)
-            _sweep(beside)
+            _sweep(beside, now)
             os.rmdir(beside)
 
 

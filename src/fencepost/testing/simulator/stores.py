@@ -63,6 +63,9 @@ class SimWorkspaces:
         stored = self._artifacts.put_bytes(data, classification=classification)
         return Output(path=path, mode="0644", digest=stored.digest, bytes=stored.bytes)
 
+    def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
+        return None
+
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         return OUTPUT_PATHS
 
