@@ -107,6 +107,7 @@ def command_seeds() -> dict[str, bytes]:
             c.CancelOrder(order=order.order, note="enough"),
             c.CancelPlan(plan=plan),
             c.RetryOrder(order=order.order, with_dependents=True),
+            c.RetryOrder(order=order.order, from_start=True),
             c.SetBudget(account=plan, ceilings={"calls": 3, "money_micros:USD": 5}, expected=1),
             c.TellDependents(order=order.order),
             c.AdvanceCancel(plan=plan),

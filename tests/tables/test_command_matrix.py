@@ -96,6 +96,7 @@ COMMANDS: dict[str, Callable[[World], Any]] = {
     "cancel_plan": lambda w: c.CancelPlan(plan=_plan(w).plan),
     "cancel_order": lambda w: c.CancelOrder(order=_order(w).order),
     "retry_order": lambda w: c.RetryOrder(order=_order(w).order),
+    "retry_from_start": lambda w: c.RetryOrder(order=_order(w).order, from_start=True),
     "retry_with_dependents": lambda w: c.RetryOrder(order=_order(w).order, with_dependents=True),
     "set_budget": lambda w: c.SetBudget(account=_order(w).order, ceilings={"attempts": 1}),
     "enrol_worker": lambda w: c.EnrolWorker(
@@ -189,11 +190,11 @@ ACCEPTED: dict[str, set[str]] = {
     "waiting/time": {"cancel_order", "reserve_next"},
     "waiting/children": {"cancel_order", "reserve_next"},
     "applied": {"reserve_next", "report", "apply"},
-    "failed": {"reserve_next", "apply", "retry_order", "retry_with_dependents"},
-    "cancelled": {"reserve_next", "retry_order", "retry_with_dependents"},
-    "cancelled/live": {"reserve_next", "retry_order", "retry_with_dependents", "holder_gone"},
+    "failed": {"reserve_next", "apply", "retry_order", "retry_with_dependents", "retry_from_start"},
+    "cancelled": {"reserve_next", "retry_order", "retry_with_dependents", "retry_from_start"},
+    "cancelled/live": {"reserve_next", "retry_order", "retry_with_dependents", "retry_from_start", "holder_gone"},
     "dependency_failed": {"reserve_next", "apply"},
-    "budget_exhausted": {"reserve_next", "retry_order", "retry_with_dependents"},
+    "budget_exhausted": {"reserve_next", "retry_order", "retry_with_dependents", "retry_from_start"},
 }
 
 

@@ -181,8 +181,15 @@ class CancelOrder(Command, frozen=True, tag="cancel_order"):
 
 
 class RetryOrder(Command, frozen=True, tag="retry_order"):
+    """Make a backoff due, or replace an order that ended without being applied, with its dependents if so asked.
+
+    A replacement has the ceilings that a person has set since, and goes on from the last checkpoint, unless it begins
+    `from_start`.
+    """
+
     order: Subject
     with_dependents: bool = False
+    from_start: bool = False
 
 
 class SetBudget(Command, frozen=True, tag="set_budget"):

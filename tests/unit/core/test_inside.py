@@ -71,8 +71,7 @@ def test_w6_a_new_attempt_points_to_the_last_accepted_checkpoint_and_the_old_one
     )
     world.ok(gone_command)
     second = world.activate(TASK)
-    descriptor = world.body(second.descriptor_seq)
-    assert isinstance(descriptor, AttemptDescriptor) and descriptor.checkpoint == saved["checkpoint"]
+    assert descriptor(world, second).checkpoint == saved["checkpoint"]
     assert code(world, world.checkpoint(first)) == "rejected_stale"
     assert world.live.values[first.attempt].state == "cancelled_no_effect"
     assert world.order(TASK).checkpoint_number == 1
@@ -88,6 +87,74 @@ def test_w6_one_sequence_runs_through_all_kinds_and_the_last_of_each_is_known() 
     assert order.checkpoint == order.checkpoints["steps/1"].envelope == attempt(world).checkpoint
     assert code(world, world.checkpoint(attempt(world), builds_on=1)) == "checkpoint_moved"
     assert code(world, world.checkpoint(attempt(world), builds_on=3)) == "checkpoint_moved"
+
+
+def descriptor(world: World, known: AttemptState) -> AttemptDescriptor:
+    body = world.body(known.descriptor_seq)
+    assert isinstance(body, AttemptDescriptor)
+    return body
+
+
+def saved_and_failed(world: World, **more: Any) -> OrderState:
+    world.submit(draft(TASK, attempts=1, retry=None, **more))
+    world.ok(world.event(world.activate(TASK)))
+    world.ok(world.checkpoint(attempt(world)))
+    world.ok(world.checkpoint(attempt(world), kind="steps/1", payload=OTHER))
+    world.ok(world.result(attempt(world), outcome="failed", exit_code=1, failure="executor"))
+    world.ok(c.ApplyResult(attempt=attempt(world).attempt))
+    return world.order(TASK)
+
+
+def test_w6_a_replacement_goes_on_from_what_is_paid_for() -> None:
+    world = World()
+    old = saved_and_failed(world)
+    made = world.ok(c.RetryOrder(order=old.order))["replacements"]
+    new = world.order(TASK)
+    assert made == [{"order": new.order, "replaces": old.order, "checkpoints": 2}]
+    assert (new.checkpoint_number, new.checkpoint, new.checkpoints) == (2, old.checkpoint, old.checkpoints)
+    second = world.activate(TASK)
+    assert descriptor(world, second).checkpoint == old.checkpoint
+    world.ok(world.event(second))
+    assert code(world, world.checkpoint(attempt(world), builds_on=0)) == "checkpoint_moved"
+    assert world.ok(world.checkpoint(attempt(world), builds_on=2))["number"] == 3
+    assert world.live.values[old.order].checkpoint_number == 2, "what was replaced stays as it is"
+    world.check()
+
+
+def test_w6_a_retry_from_the_start_leaves_checkpoints_behind() -> None:
+    world = World()
+    old = saved_and_failed(world)
+    (made,) = world.ok(c.RetryOrder(order=old.order, from_start=True))["replacements"]
+    assert (made["checkpoints"], world.order(TASK).checkpoint, world.order(TASK).checkpoints) == (0, "", {})
+    again = world.activate(TASK)
+    assert descriptor(world, again).checkpoint is None
+    world.check()
+
+
+def test_w6_a_backoff_has_no_other_start_than_what_was_saved() -> None:
+    world = world_in("retry_wait")
+    assert code(world, c.RetryOrder(order=world.order("a").order, from_start=True)) == "retry_refused"
+    assert world.order("a").state == "retry_wait"
+
+
+def test_w18_a_replacement_has_the_ceilings_that_a_person_has_set() -> None:
+    world = World()
+    old = saved_and_failed(world)
+    raised = {**old.account.ceiling, "attempts": 7}
+    world.ok(c.SetBudget(account=old.order, ceilings=raised))
+    world.ok(c.RetryOrder(order=old.order))
+    assert world.order(TASK).account.ceiling == raised
+    assert world.order(TASK).contract == old.contract, "the work is the same"
+    world.check()
+
+
+def test_w6_a_replacement_goes_on_from_its_own_order_s_checkpoint_only() -> None:
+    world = World()
+    old = saved_and_failed(world)
+    body = body_of(world, c.RetryOrder(order=old.order), WorkOrderSpec)
+    assert not corrupt(world, body.order, body)
+    for changes in ({"resumes": OTHER}, {"replaces": None}):
+        assert corrupt(world, body.order, replace(body, **changes)), changes
 
 
 def test_w17_a_late_checkpoint_leaves_one_rejected_record_and_moves_nothing() -> None:
@@ -465,7 +532,7 @@ def test_c25_only_its_parent_asks_for_a_child_again() -> None:
     world.ok(c.ApplyResult(attempt=attempt(world).attempt))
     made = world.ok(c.RetryOrder(order=world.order(TASK).order, with_dependents=True))["replacements"]
     assert [world.live.values[one["order"]].task for one in made] == [TASK, "z"]
-    assert world.order(TASK).children == {} and world.order(TASK).checkpoint_number == 0
+    assert world.order(TASK).children == {}
 
 
 def test_w17_a_late_child_is_kept_as_a_fact_and_is_no_order() -> None:

@@ -1,8 +1,9 @@
 """Retry on request: a backoff made due, or a replacement for an order that ended without being applied.
 
 A replacement has the same contract and lineage and a new identity, under the constitution in force; the order that
-it replaces stays as it is. With its
-dependents, also those that ended because of it are replaced, so that the graph is whole again.
+it replaces stays as it is. What is paid for is kept: the replacement goes on from the last checkpoint, and has the
+ceilings that a person has set since. With its dependents, also those that ended because of it are replaced, so that the
+graph is whole again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.specs import policy_of, sealed_spec
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import Refusal
+from fencepost.core.records.budget import BudgetCeilingSet
 from fencepost.core.records.plan import FromOrder, Group, Member, WorkOrderSpec
 from fencepost.core.state import SCOPE, NameState, OrderState, PlanState, name_subject
 
@@ -27,6 +29,9 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
     if order is None:
         return Refusal(code="not_found", field="/order", detail={"subject": command.order})
     if order.state == "retry_wait":
+        if command.from_start:
+            detail = {"subject": order.order, "state": "retry_wait, and its next attempt goes on from what it saved"}
+            return Refusal(code="retry_refused", field="/from_start", detail=detail)
         refusal = ending.plan_refusal(batch, order)
         if refusal is not None:
             return refusal
@@ -51,8 +56,11 @@ def retry(batch: Batch, command: RetryOrder) -> Decided | Refusal:
         return chosen
     new = {old: batch.name("order") for old in chosen}
     for old in chosen:
-        _replace(batch, ending.order_of(batch, old), new)
-    made = [{"order": new[old], "replaces": old} for old in chosen]
+        _replace(batch, ending.order_of(batch, old), new, from_start=command.from_start)
+    made = [
+        {"order": new[old], "replaces": old, "checkpoints": ending.order_of(batch, new[old]).checkpoint_number}
+        for old in chosen
+    ]
     return batch.decided({"order": new[order.order], "replacements": made})
 
 
@@ -119,7 +127,7 @@ def _lineage(batch: Batch, name: str) -> list[str]:
     return names
 
 
-def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
+def _replace(batch: Batch, old: OrderState, new: dict[str, str], *, from_start: bool) -> None:
     spec = batch.body(old.spec_seq, WorkOrderSpec)
     order = new[old.order]
 
@@ -151,9 +159,14 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str]) -> None:
         groups=groups,
         inputs=replace(spec.inputs, orders=handed),
         replaces=old.order,
+        # Whoever saved has run: what was handed to it was applied, and is never replaced by something else.
+        resumes=None if from_start or not old.checkpoint else old.checkpoint,
         constitution_version=constitution_version,
         policy_context=policy_context,
         accounts=accounts,
     )
     batch.emit(order, sealed_spec(body))
     place(batch, order)
+    if old.account.ceiling != spec.ceilings:
+        note = "as they were set for the order that it replaces"
+        batch.emit(order, BudgetCeilingSet(ceilings=old.account.ceiling, note=note))

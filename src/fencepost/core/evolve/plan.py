@@ -92,6 +92,8 @@ def work_order_spec(edit: Edit, body: plan.WorkOrderSpec) -> None:
         _count_order(edit, body.plan)
     if body.replaces is not None:
         _mark_replaced(edit, body)
+    if body.resumes is not None:
+        _take_over(edit, body, body.resumes)
 
 
 def _add_edges(edit: Edit, body: plan.WorkOrderSpec) -> None:
@@ -140,6 +142,19 @@ def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:
     if replaced.plan is not None and not replaced.may_fail:
         known = edit.need(replaced.plan, PlanState)
         edit.change(known.plan, known, lost=known.lost - 1)
+
+
+def _take_over(edit: Edit, body: plan.WorkOrderSpec, envelope: str) -> None:
+    """What an order has saved is what its replacement goes on from, and numbers its own checkpoints behind (W6)."""
+    before = edit.need(body.replaces or "", OrderState)
+    edit.require(envelope == before.checkpoint, f"{body.order} goes on from no checkpoint of {before.order}")
+    edit.change(
+        body.order,
+        edit.need(body.order, OrderState),
+        checkpoint_number=before.checkpoint_number,
+        checkpoint=before.checkpoint,
+        checkpoints=before.checkpoints,
+    )
 
 
 _BY_OWN_RECORD = frozenset({"reserved", "active", "applied", "waiting"})

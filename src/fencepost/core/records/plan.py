@@ -168,6 +168,7 @@ class WorkOrderSpec(Body, frozen=True):
     plan_revision: Count = 0
     parent: str | None = None
     replaces: str | None = None
+    resumes: str | None = None  # envelope of the replaced order's last checkpoint, from which this one goes on
     python: PythonCall | None = None  # instead of `run`, for work kind "python/1"
     accounts: tuple[str, ...] = ()  # from the scope down to the order
 

@@ -93,6 +93,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "order retry": _page(
         ("fencepost order retry tests", "makes a backoff due, or submits a replacement"),
         ("fencepost order retry tests --with-dependents", "with what ended because of it"),
+        ("fencepost order retry tests --from-start", "without what earlier attempts saved"),
         exits=(0, 3, 4, 5),
     ),
     "attempt list": _page(("fencepost attempt list tests", "what was tried, the first one first")),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
+import msgspec
 from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
@@ -361,7 +362,7 @@ def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -
             replaced = look.order(one["replaces"])
             asked = receipt is not None and one["order"] == receipt.result["order"]
             if asked and replaced is not None and replaced.lineage == order.lineage:
-                return RetryOrder(order=replaced.order, with_dependents=command.with_dependents)
+                return msgspec.structs.replace(command, order=replaced.order)
     return command
 
 
@@ -384,14 +385,18 @@ def retry(
     with_dependents: Annotated[
         bool, Parameter(negative="", help="Also the orders that ended because of this one.")
     ] = False,
+    from_start: Annotated[
+        bool, Parameter(negative="", help="Leave checkpoints and steps behind: all is done, and paid for, anew.")
+    ] = False,
     command_key: CommandKey = None,
     options: Globals = NO_GLOBALS,
 ) -> None:
-    """Make a backoff due, or submit a replacement for an order that ended without being applied."""
+    """Make a backoff due, or submit a replacement, which goes on from the last checkpoint, for an order that ended
+    without being applied."""
     with opened(options) as home:
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
-        command = RetryOrder(order=order.order, with_dependents=with_dependents)
+        command = RetryOrder(order=order.order, with_dependents=with_dependents, from_start=from_start)
         if command_key is not None:
             command = _asked_before(home, command, order, command_key)
         receipt = home.kernel.write(by_person(home, command, command_key))
@@ -418,7 +423,8 @@ def retry(
 
     def human(out: TextIO) -> None:
         for one in replacements:
-            print(f"{titles[one['order']]}: {states[one['order']]}, in the place of {one['replaces']}", file=out)
+            kept = f", from checkpoint {one['checkpoints']} on" if one["checkpoints"] else ""
+            print(f"{titles[one['order']]}: {states[one['order']]}, in the place of {one['replaces']}{kept}", file=out)
         if not replacements and after is not None:
             print(f"{order.task}: {state_text(after.state, after.reason)}", file=out)
         if pinned is not None:

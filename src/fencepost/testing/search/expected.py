@@ -293,6 +293,8 @@ def _deadline(place: Place, command: c.EnforceDeadline) -> bool:
 
 def _retry(place: Place, command: c.RetryOrder) -> bool | None:
     order: OrderState = place.values[command.order]
+    if order.state == "retry_wait" and command.from_start:
+        return False  # its next attempt goes on from what it saved
     if order.state == "retry_wait":
         return not starts_nothing(place, order)
     if order.parent is not None:

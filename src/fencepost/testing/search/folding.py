@@ -185,17 +185,21 @@ def _order(place: Place, order: OrderState, since: _Since, names: Mapping[str, s
         (order.told, order.told_done, order.dependents),
         "" if order.replaced_by is None else names[order.replaced_by],
         _account(place, account),
-        _inside(order, since, names),
+        _inside(order, since, names) if order.state not in ENDED else _kept(place, order),
     )
 
 
 def _inside(order: OrderState, since: _Since, names: Mapping[str, str]) -> tuple[Any, ...]:
     """What its programs have said: how many checkpoints there are, what it waits for, what was answered."""
-    if order.state in ENDED:
-        return ()
     wait = order.wait
     waits = () if wait is None else (wait.question, sorted(names[name] for name in wait.orders), _until(wait, since))
     return order.checkpoint_number, waits, sorted(order.answers), sorted(order.children)
+
+
+def _kept(place: Place, order: OrderState) -> tuple[Any, ...]:
+    """What an order that may be replaced hands to its replacement."""
+    ended_well = order.state == "applied" or order.replaced_by is not None
+    return () if ended_well or "retry" not in place.shared.world.may else (order.checkpoint_number,)
 
 
 def _until(wait: Wait, since: _Since) -> int | None:

@@ -139,6 +139,8 @@ def _of_orders(place: Place, cast: Cast, workers: list[WorkerState]) -> Iterator
             yield Move("person", f"a person retries {name}", c.RetryOrder(order=order.order), "retry")
             command_all = c.RetryOrder(order=order.order, with_dependents=True)
             yield Move("person", f"a person retries {name} with its dependents", command_all, "retry")
+            anew = c.RetryOrder(order=order.order, from_start=True)
+            yield Move("person", f"a person retries {name} from the start", anew, "retry")
     for worker in workers:
         for count in (1, 2):
             says = f"{names[worker.worker]} reserves up to {count} from the queue"

@@ -69,8 +69,22 @@ def of_outcome(before: Place, command: Any, decided: Decided) -> str:
         return "" if whole else "a checkpoint was accepted and is not the order's last"
     if isinstance(command, c.ChargeUsage):
         return _charged(before, command, behind)
+    if isinstance(command, c.RetryOrder):
+        return _replaced(before, command, decided, behind)
     if isinstance(command, c.SubmitChild):
         return _child(before, command, behind)
+    return ""
+
+
+def _replaced(before: Place, command: c.RetryOrder, decided: Decided, behind: Any) -> str:
+    """A replacement goes on from what was saved, unless it begins anew, and may use what a person has allowed since."""
+    for made in decided.result["replacements"]:
+        old, new = before.values[made["replaces"]], behind(made["order"])
+        kept = (0, "", {}) if command.from_start else (old.checkpoint_number, old.checkpoint, old.checkpoints)
+        if (new.checkpoint_number, new.checkpoint, new.checkpoints) != kept:
+            return f"{new.checkpoint_number} checkpoints are there after a retry, and {kept[0]} should be"
+        if new.account.ceiling != old.account.ceiling:
+            return "a replacement has other ceilings than the order that it replaces"
     return ""
 
 

@@ -355,6 +355,15 @@ WORLDS: tuple[World, ...] = (
         workers=1,
     ),
     World(
+        name="kept",
+        says="a saves its state, ends badly, and is retried, from there or from the start; its ceiling is raised",
+        orders=(draft("a", attempts=1, retry=False),),
+        may={"checkpoint": 2, "retry": 2, "budget": 1},
+        set_to=(("a", {"attempts": 2}),),
+        results=("fails",),
+        workers=1,
+    ),
+    World(
         name="child",
         says="a orders a child and waits for it, or for an answer as well; cancels; ends are told one at a time",
         orders=(draft("a", retry=False),),

@@ -24,6 +24,7 @@ from fencepost.core.commands import (
     SetBudget,
 )
 from fencepost.core.index import ATTEMPT, LEASE, PLAN, RESERVATION
+from fencepost.core.machines import ENDED
 from fencepost.core.state import AttemptState, OrderState, PlanState
 from fencepost.kernel.kernel import Kernel
 from fencepost.ports.errors import StorageError
@@ -99,12 +100,20 @@ class Wants:
             case "cancel_order":
                 return CancelOrder(order=order.order)
             case "retry":
-                return RetryOrder(order=order.order, with_dependents=action.with_dependents)
+                order = next(filter(_left_something, orders), order)
+                anew = action.order % 4 == 3
+                return RetryOrder(order=order.order, with_dependents=action.with_dependents, from_start=anew)
             case "set_budget":
                 account = plan.newest if action.order % 2 else order.order
                 return SetBudget(account=account, ceilings=dict(action.ceilings))
             case _:
                 raise ValueError(f"nobody knows how to ask for {action.kind}")
+
+
+def _left_something(order: OrderState) -> bool:
+    """Whether a replacement could go on from what the order has saved; few have, so that a person looks for them."""
+    ended = order.state in ENDED and order.state != "applied"
+    return ended and order.checkpoint_number > 0 and order.replaced_by is None and order.parent is None
 
 
 def _send(kernel: Kernel, request: Request) -> None:

@@ -97,6 +97,8 @@ class Checks:
         self.ceilings[subject] = body["ceilings"]
         if "parent" in body:
             self.parents[subject] = body["parent"]
+        if "resumes" in body:
+            self.checkpoints[subject] = self.checkpoints.get(body["replaces"], 0)
         self._enter(subject, "submitted")
 
     def _budget_ceiling_set(self, subject: str, body: Mapping[str, Any]) -> None:

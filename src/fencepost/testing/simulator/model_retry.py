@@ -17,6 +17,8 @@ def retry_order(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("not_found")
     over = plan_over(world, plan_of(world, order))
     if order.state == "retry_wait":
+        if command.get("from_start"):
+            return Refused("retry_refused")  # its next attempt goes on from what it saved
         if over:
             return Refused(over)
         move(world, order, "ready", "retry_requested")
@@ -40,8 +42,11 @@ def retry_order(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("too_large")
     new: dict[str, str] = {}
     for old in chosen:
-        _replace(world, old, new)
-    made = [{"order": new[old.order], "replaces": old.order} for old in chosen]
+        _replace(world, old, new, anew=bool(command.get("from_start")))
+    made = [
+        {"order": new[old.order], "replaces": old.order, "checkpoints": world.orders[new[old.order]].checkpoints}
+        for old in chosen
+    ]
     return {"order": new[order.order], "replacements": made}
 
 
@@ -82,7 +87,7 @@ def _because_of(world: World, first: Order) -> list[Order]:
     return sorted(chosen.values(), key=lambda each: world.orders[each.spec["lineage"]].seq)
 
 
-def _replace(world: World, old: Order, new: dict[str, str]) -> None:
+def _replace(world: World, old: Order, new: dict[str, str], *, anew: bool) -> None:
     record = world.next_record("work_order_spec")
     name = world.adopt(record["subject"], "order")
     if record["body"].get("replaces") != old.order:
@@ -115,5 +120,13 @@ def _replace(world: World, old: Order, new: dict[str, str]) -> None:
         body["groups"] = groups
     if handed:
         body["inputs"] = {**spec["inputs"], "orders": handed}
+    body.pop("resumes", None)
+    if old.checkpoint and not anew:
+        body["resumes"] = old.checkpoint
     body["spec"] = digest_of(body)
     place_order(world, write_order(world, body))
+    ceiling = world.accounts[old.order].ceiling
+    if ceiling != spec["ceilings"]:
+        said = {"ceilings": dict(ceiling), "note": "as they were set for the order that it replaces"}
+        world.expect("budget_ceiling_set", name, said)
+        world.accounts[name].ceiling = dict(ceiling)

@@ -441,6 +441,9 @@ def write_order(world: World, body: dict[str, Any]) -> Order:
         parent=body.get("parent", ""),
         dependents=[] if parent is None else [(parent.order, PARENT, frozenset())],
     )
+    if "resumes" in body:
+        before = world.orders[body["replaces"]]
+        order.checkpoint, order.checkpoints = body["resumes"], before.checkpoints
     world.orders[name] = order
     world.accounts[name] = Account(dict(body["ceilings"]))
     return order

@@ -91,6 +91,7 @@ class Said:
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._saved: dict[tuple[str, str], tuple[int, str, bytes]] = {}  # (order, kind) -> number, envelope, payload
+        self._payloads: dict[str, bytes] = {}  # envelope -> what was saved with it, in whichever order
         self._numbers: dict[str, int] = {}  # order -> number of the last checkpoint that somebody was told of
         self._children: dict[tuple[str, str], str] = {}
         self._answers: dict[tuple[str, str], str] = {}
@@ -107,6 +108,7 @@ class Said:
         if number < last or (number == last and not again):
             self._report(f"checkpoint {number} of {order} was accepted beside or behind number {last}")
         self._saved[order, kind] = number, envelope, payload
+        self._payloads[envelope] = payload
         self._numbers[order] = number
 
     def met(self, order: str, reply: Reply) -> None:
@@ -130,6 +132,10 @@ class Said:
         number, _, saved = self._saved.get((order, kind), (0, "", b""))
         if reply["number"] < number or (number and reply["number"] == number and payload != saved):
             self._report(f"{order} resumes from {payload!r}, and {saved!r} was accepted")
+        # A replacement goes on from what the order before it saved, so that the envelope may be another order's.
+        told = self._payloads.get(reply["checkpoint"] or "")
+        if told is not None and payload != told:
+            self._report(f"{order} resumes from {payload!r}, and {told!r} was saved in {reply['checkpoint']}")
 
     def child(self, order: str, name: str, reply: Reply) -> None:
         known = self._children.setdefault((order, name), reply["order"])
