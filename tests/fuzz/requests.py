@@ -30,7 +30,12 @@ _SAMPLES: Final[dict[str, dict[str, Any]]] = {
     "heartbeat": {"note": "page 12 of 40 é"},
     "checkpoint": {"bytes": 12, "kind": "steps/1", "builds_on": 3},
     "resume": {"kind": "blob/1", "optional": True},
-    "charge": {"receipt": "r", "provider": "p", "amounts": {"calls": 1, "tokens_input": 2, "money": {"USD": "0.004"}}},
+    "charge": {
+        "receipt": "r",
+        "provider": "p",
+        "amounts": {"calls": 1, "tokens_input": 2, "money": {"USD": "0.004"}},
+        "unknown": ["tokens_output", "money:EUR"],
+    },
     "artifact": {"path": "sub/a.txt"},
     "yield": {"question": "colour", "prompt": "which?", "children": ["a", "b"], "after": "1h30m"},
     "child": {

@@ -648,9 +648,62 @@ def test_w5_a_receipt_is_booked_once_whoever_says_it_again(world: World, speaker
     assert (charged["money_micros:USD"], charged["money_micros:EUR"]) == (4_000, 1_000_000)
 
 
+def test_w18_what_a_program_does_not_know_is_charged_as_it_is_held(world: World, speaker: Speaker) -> None:
+    limits = {"calls": 3, "tokens_output": 10, "money_micros:USD": 1_000_000}
+    ceilings = {"attempts": 9, **{name: 9 * each for name, each in limits.items()}}
+    plan, attempt = begin(world, speaker, ceilings=ceilings)
+    attempt.charge(receipt="r1", calls=1, tokens_output=2)
+    told = attempt.charge(receipt="r2", calls=1, unknown=("tokens_output", "money:USD", "money:EUR"))
+    assert told["left"] == {"calls": 1, "tokens_output": 0, "money": {"USD": "0.00"}} and told["over"] == {}
+    again = attempt.charge(receipt="r2", calls=1, unknown=["money:EUR", "tokens_output", "money:USD"])
+    assert (again["duplicate"], again["left"]) == (True, told["left"]), "whatever the order of the names"
+    assert code_of(lambda: attempt.charge(receipt="r2", calls=1, tokens_output=3)) == "receipt_differs"
+    least = attempt.charge(receipt="r3", calls=7, unknown=("calls",))
+    assert (least["left"]["calls"], least["over"]) == (0, {"calls": 6}), "an amount beside it is the least"
+    account = world.order(plan, "a").account
+    charged = {"attempts": 1, "calls": 9, "tokens_output": 10, "money_micros:USD": 1_000_000}
+    assert account.charged == charged
+    counted = {"calls": 1, "tokens_output": 1, "money_micros:USD": 1, "money_micros:EUR": 1}
+    assert account.unknown == counted
+    speaker.end()
+    world.until_ended(plan)
+    account = world.order(plan, "a").account
+    assert {**account.charged, "time_us": 0} == {**charged, "time_us": 0} and account.unknown == counted
+    world.check()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["tokens"], "'tokens' is nothing that is charged"),
+        (["attempts"], "'attempts' is nothing that is charged"),
+        (["time_us"], "'time_us' is nothing that is charged"),
+        (["calls", "money:usd"], "'money:usd' is nothing that is charged"),
+        (["money_micros:USD"], "'money_micros:USD' is nothing that is charged"),
+        (["money:calls"], "'money:calls' is nothing that is charged"),
+        ([""], "'' is nothing that is charged"),
+        (["calls", "calls"], "calls is named twice"),
+    ],
+)
+def test_w18_what_is_unknown_is_a_dimension_that_is_charged(
+    world: World, speaker: Speaker, names: list[str], message: str
+) -> None:
+    plan, attempt = begin(world, speaker)
+    with pytest.raises(Refused) as refused:
+        attempt.charge(receipt="r", unknown=names)
+    last = f"/unknown/{len(names) - 1}"
+    assert (refused.value.code, refused.value.where, refused.value.message) == ("out_of_range", last, message)
+    with pytest.raises(TypeError, match="what is unknown"):
+        attempt.charge(receipt="r", unknown="calls")  # type: ignore[arg-type]  # a mistake that a checker flags
+    assert world.order(plan, "a").account.unknown == {}
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
+        ({"receipt": "r", "amounts": {}, "unknown": "calls"}, "wrong_type"),
+        ({"receipt": "r", "amounts": {}, "unknown": [1]}, "wrong_type"),
+        ({"receipt": "r", "unknown": ["calls"]}, "missing_field"),
         ({"receipt": "r", "amounts": {"calls": -1}}, "bad_value"),
         ({"receipt": "r", "amounts": {"calls": 1.5}}, "float"),
         ({"receipt": "r", "amounts": {"calls": True}}, "bool_for_integer"),

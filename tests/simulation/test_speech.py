@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from fencepost.core.evolve import edit
 from fencepost.ports.door import Answer
 from fencepost.services import upkeep
 from fencepost.services.attempt import Attempts
@@ -50,6 +52,17 @@ def books_nothing(self: Sink, desk: Any, form: Any, payload: bytes | None) -> An
     return Answer(reply={"receipt": form.receipt, "duplicate": False})
 
 
+def knows_everything(known: Callable[..., Answer]) -> Callable[..., Answer]:
+    def charge(self: Sink, desk: Any, form: Any, payload: bytes | None) -> Answer:
+        return known(self, desk, replace(form, unknown=()), payload)
+
+    return charge
+
+
+def counts_nothing(counted: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    return dict(counted)
+
+
 def saves_nothing(self: Sink, desk: Any, form: Any, payload: bytes | None) -> Answer:
     number = self._order(desk).checkpoint_number + 1
     return Answer(reply={"number": number, "checkpoint": "sha256:" + "0" * 64, "duplicate": False})
@@ -79,6 +92,8 @@ def forgets_children(known: Callable[..., Answer]) -> Callable[..., Answer]:
 PLANTED: dict[str, tuple[Any, str, Any, str]] = {
     "a wish is forgotten": (Attempts, "_execute", forgets_its_wish(Attempts._execute), "was told that it waits"),
     "a charge is told and not booked": (Sink, "_charge", books_nothing, "the receipt "),
+    "what is unknown is taken for nothing": (Sink, "_charge", knows_everything(Sink._charge), "is booked with"),
+    "what is unknown is not shown": (edit, "counted_with", counts_nothing, "as unknown; receipts say"),
     "a checkpoint is told and not saved": (Sink, "_checkpoint", saves_nothing, "checkpoint "),
     "another payload is resumed from": (Sink, "_resume", resumes_with_another(Sink._resume), "resumes from"),
     "answers are not told": (Sink, "_hello", forgets_answers(Sink._hello), "the answer to "),

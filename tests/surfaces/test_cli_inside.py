@@ -195,3 +195,45 @@ def test_w5_a_child_starts_from_what_its_parent_was_pinned_with(repo: Repo) -> N
     assert table["parent"][2] == table["parent.kid"][2] == "1", "the attempts of a child are the child's own"
     assert (child["state"], child["attempts"]) == ("applied", 1)
     assert repo.document("journal", "replay")["match"] is True
+
+
+UNSURE = """\
+[budget]
+attempts = 5
+calls = 50
+money = { USD = "1.00" }
+
+[[work]]
+name = "unsure"
+inputs = ["readme.txt"]
+budget = { attempts = 3, calls = 6, per_attempt = { calls = 6, money = { USD = "0.25" } } }
+run = ["sh", "-c", '''
+set -eu
+fencepost attempt charge --receipt "$FENCEPOST_WORK_ORDER" --unknown calls --unknown tokens-output --unknown USD
+fencepost attempt yield --after 1ms
+''']
+"""
+
+
+def test_w18_a_program_says_that_it_does_not_know_what_a_call_has_cost(repo: Repo) -> None:
+    repo.write("plan.toml", UNSURE)
+    assert repo.document("run", "plan.toml", code=7)["orders"][0]["state"] == "budget_exhausted"
+    attempt = repo.document("attempt", "show", "unsure")
+    counted = {"calls": 1, "money_micros:USD": 1, "tokens_output": 1}
+    assert attempt["hold"]["unknown"] == counted
+    assert {name: attempt["hold"]["charged"][name] for name in ("calls", "money_micros:USD")} == {
+        "calls": 6,
+        "money_micros:USD": 250_000,
+    }
+    said = "calls of 1 receipt, USD of 1 receipt, tokens-output of 1 receipt: all that was set aside for it is charged"
+    order = repo.document("order", "show", "unsure")
+    assert (order["unknown"], order["charged"]["calls"], order["attempts"]) == (counted, 6, 1)
+    for noun in ("attempt", "order"):
+        assert f"unknown {said}" in " ".join(repo.call(noun, "show", "unsure").stdout.split())
+    budget = repo.document("budget", "show", "unsure")["items"]
+    assert [account["dimensions"]["calls"]["unknown"] for account in budget] == [1, 1, 1]
+    assert f"unknown: {said}" in " ".join(repo.call("budget", "show", "unsure").stdout.split())
+    why = repo.call("order", "why", "unsure").stdout
+    assert "unknown: calls of 1 receipt: all that was set aside for it is charged" in " ".join(why.split())
+    assert repo.document("order", "why", "unsure")["budget"][0]["unknown"] == 1
+    assert repo.document("journal", "replay")["match"] is True

@@ -42,6 +42,7 @@ def a_callable(attempt: fp.Attempt) -> fp.Result:
     found = attempt.step("fetch", fetch, "https://example.org", tries=3)
     assert_type(found, dict[str, int])
     attempt.charge(receipt="r", provider="p", tokens_input=1, tokens_output=1, calls=1, money={"USD": "0.004"})
+    attempt.charge(receipt="s", calls=1, unknown=("tokens_output", "money:USD"))
     attempt.heartbeat("half")
     attempt.go_on()
     if assert_type(attempt.stopping, str):

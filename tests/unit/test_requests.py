@@ -24,6 +24,7 @@ GOOD: list[tuple[dict[str, Any], type[ask.Form]]] = [
     ({"op": "checkpoint", "bytes": 5, "kind": "steps/1", "builds_on": 3}, ask.Checkpoint),
     ({"op": "resume"}, ask.Resume),
     ({"op": "charge", "receipt": "r", "amounts": {"calls": 1, "money": {"USD": "1"}}}, ask.Charge),
+    ({"op": "charge", "receipt": "r", "amounts": {}, "unknown": ["calls", "money:USD"]}, ask.Charge),
     ({"op": "artifact", "path": "a"}, ask.Artifact),
     ({"op": "yield", "children": ["a"], "after": "1s"}, ask.Yield),
     ({"op": "child", "order": {"name": "a", "run": ["x"]}}, ask.Child),

@@ -8,7 +8,7 @@ counted but not limited there; if a level names any currency, a hold in another 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fencepost.core.shares import MONEY
 from fencepost.core.state import Account
@@ -34,6 +34,11 @@ def plus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
 def charged_with(charged: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Return what is charged with more: it only grows, and stays at 2^53 - 1, the greatest number of a document."""
     return {dimension: min(amount, INT_MAX) for dimension, amount in plus(charged, more).items()}
+
+
+def counted_with(counted: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Return how often each dimension was named, with one more for each of `names`; a name that repeats counts once."""
+    return charged_with(counted, dict.fromkeys(names, 1))
 
 
 def minus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.plan import Acceptance, Retry, Wait
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -43,6 +43,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ceiling: dict[str, int] = {}
     held: dict[str, int] = {}
     charged: dict[str, int] = {}
+    unknown: dict[str, int] = {}  # how many receipts that programs named do not say their amount
 
 
 class ScopeState(Value, frozen=True, tag="scope"):
@@ -316,6 +317,7 @@ class HoldState(Value, frozen=True, tag="hold"):
     receipts: tuple[str, ...] = ()
     estimated_us: int = 0  # charged time that no receipt has accounted for yet
     charges: int = 0  # receipts that its program named
+    unknown: dict[str, int] = {}  # dimension -> how many of them do not say its amount
 
 
 class ReceiptState(Value, frozen=True, tag="receipt"):

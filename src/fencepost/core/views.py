@@ -49,6 +49,7 @@ def order_document(order: OrderState, facts: ResultFacts | None) -> dict[str, An
         "reason": order.reason,
         "attempts": order.account.charged.get("attempts", 0),
         "charged": amounts_document(order.account.charged),
+        "unknown": dict(sorted(order.account.unknown.items())),
         "artifacts": [
             {"path": artifact.path, "digest": artifact.digest, "bytes": artifact.bytes} for artifact in artifacts
         ],
@@ -231,7 +232,7 @@ def attempt_document(attempt: AttemptState) -> dict[str, Any]:
 
 
 def account_document(subject: str, account: Account) -> dict[str, Any]:
-    dimensions = sorted({*account.ceiling, *account.held, *account.charged})
+    dimensions = sorted({*account.ceiling, *account.held, *account.charged, *account.unknown})
     return {
         "account": subject,
         "dimensions": {
@@ -240,6 +241,7 @@ def account_document(subject: str, account: Account) -> dict[str, Any]:
                 "held": account.held.get(dimension, 0),
                 "charged": account.charged.get(dimension, 0),
                 "available": available(account, dimension),
+                "unknown": account.unknown.get(dimension, 0),
             }
             for dimension in dimensions
         },
@@ -255,6 +257,7 @@ def hold_document(hold: HoldState) -> dict[str, Any]:
         "charged": hold.charged,
         "basis": hold.basis or None,
         "receipts": list(hold.receipts),
+        "unknown": hold.unknown,
     }
 
 

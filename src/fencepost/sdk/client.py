@@ -147,15 +147,22 @@ class Attempt:
         tokens_input: int | None = None,
         tokens_output: int | None = None,
         money: Mapping[str, str] | None = None,
+        unknown: Names = (),
     ) -> dict[str, Any]:
         """Book what was spent, under the receipt of who was paid: the same receipt again, of whatever order, books
-        nothing. `money` is currency -> decimal text. Answers in the same form, for what the attempt's budget limits:
-        `left`, what is set aside still, 0 included, and `over`, what this charge took beyond that. Raises Refused."""
+        nothing. `money` is currency -> decimal text. `unknown` names what was used without anybody saying how much:
+        `calls`, `tokens_input`, `tokens_output`, `money:USD`; an amount beside it is the least that it was, and all
+        that is still set aside of it is charged. Answers in the same form, for what the attempt's budget limits:
+        `left`, what is set aside still, 0 included, and `over`, what this charge took beyond that. Raises Refused, and
+        TypeError for one name alone."""
         amounts: dict[str, Any] = {"calls": calls, "tokens_input": tokens_input, "tokens_output": tokens_output}
         amounts = {name: amount for name, amount in amounts.items() if amount is not None}
         if money is not None:
             amounts["money"] = _money(money)
-        return self.request("charge", receipt=receipt, provider=provider, amounts=amounts)[0]
+        fields: dict[str, Any] = {"receipt": receipt, "provider": provider, "amounts": amounts}
+        if names := several(unknown, "what is unknown"):
+            fields["unknown"] = list(names)
+        return self.request("charge", **fields)[0]
 
     def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """What `function` returned when this step was recorded, by this attempt or an earlier one of the order; else

@@ -1,5 +1,7 @@
 """Charges as a program writes and reads them: one form for what it spends, what is left to it, and what is over.
 
+What it does not know is no zero: it names the dimension, and all that is still held of it is charged.
+
 The form is that of a plan's ceilings: `calls`, `tokens_input`, `tokens_output` as whole numbers, `money` as a table of
 currency to decimal text. Only what the attempt's hold has set aside is told: a dimension that nobody limits has nothing
 left and is never over.
@@ -7,26 +9,45 @@ left and is never over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from fencepost.core.amounts import is_dimension
 from fencepost.core.instant import format_money, parse_money
+from fencepost.core.records.common import Usage
 from fencepost.core.shares import MONEY, OWN_RULE
-from fencepost.services.requests import Amounts, Declined
+from fencepost.services.requests import Amounts, Charge, Declined
+
+_COUNTED: Final = ("calls", "tokens_input", "tokens_output")
+_CURRENCY: Final = "money:"
+
+
+def usage_of(form: Charge) -> Usage:
+    """What a charge says was used. Raises Declined."""
+    unknown = unknown_of(form.unknown)
+    return Usage(receipt=form.receipt, provider=form.provider, amounts=amounts_of(form.amounts), unknown=unknown)
+
+
+def unknown_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The dimensions that these names mean, in one order whatever theirs is. Raises Declined."""
+    found: set[str] = set()
+    for place, name in enumerate(names):
+        where = f"/unknown/{place}"
+        currency = f"{MONEY}{name.removeprefix(_CURRENCY)}" if name.startswith(_CURRENCY) else ""
+        dimension = name if name in _COUNTED else currency
+        if not is_dimension(dimension):
+            step = f"name {', '.join(_COUNTED)}, or money with its currency, such as money:USD"
+            raise Declined("out_of_range", f"{name!r} is nothing that is charged", where=where, next_step=step)
+        if dimension in found:
+            raise Declined("out_of_range", f"{name} is named twice", where=where, next_step="name it once")
+        found.add(dimension)
+    return tuple(sorted(found))
 
 
 def amounts_of(form: Amounts) -> dict[str, int]:
     """Amounts by dimension. Raises Declined."""
-    found = {
-        name: amount
-        for name, amount in (
-            ("calls", form.calls),
-            ("tokens_input", form.tokens_input),
-            ("tokens_output", form.tokens_output),
-        )
-        if amount is not None
-    }
+    counted = ((name, getattr(form, name)) for name in _COUNTED)
+    found = {name: amount for name, amount in counted if amount is not None}
     for currency, text in (form.money or {}).items():
         where = f"/amounts/money/{currency}"
         if not is_dimension(f"{MONEY}{currency}"):

@@ -71,9 +71,13 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Charge(Form, frozen=True, tag="charge"):
+    """What a receipt says was used; `unknown` names what it does not say: `calls`, `tokens_input`, `tokens_output`,
+    `money:USD`."""
+
     receipt: Long
     amounts: Amounts
     provider: Short = "default"
+    unknown: tuple[Short, ...] = ()
 
 
 class Artifact(Form, frozen=True, tag="artifact"):

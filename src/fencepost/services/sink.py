@@ -26,7 +26,6 @@ from fencepost.core.commands import (
 )
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.attempt import AttemptReservation
-from fencepost.core.records.common import Usage
 from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState
 from fencepost.ports.door import Answer, Asked
@@ -34,7 +33,7 @@ from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.workspace import Workspace
 from fencepost.sdk import wire
 from fencepost.services import requests as ask
-from fencepost.services.charges import amounts_of, told
+from fencepost.services.charges import told, usage_of
 from fencepost.services.children import draft_child, no_child, no_file, outputs_of
 from fencepost.services.desk import HEARTBEAT_S, Desk, order_in, order_of, required
 from fencepost.services.greeting import hello_document
@@ -213,7 +212,7 @@ class Sink:
             fence=desk.lease.fence,
             spec=desk.spec.spec,
             input_set=desk.input_set,
-            usage=Usage(receipt=form.receipt, provider=form.provider, amounts=amounts_of(form.amounts)),
+            usage=usage_of(form),
         )
         result = required(self._means, desk, command).result
         return Answer(reply={**told(result, self._set_aside(desk)), "receipt": form.receipt, "provider": form.provider})

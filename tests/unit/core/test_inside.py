@@ -24,6 +24,7 @@ from fencepost.core.records.common import LogRef, Usage
 from fencepost.core.records.plan import AnswerRecorded, Wait, WorkOrderMoved, WorkOrderSpec, WorkOrderWaits
 from fencepost.core.state import AttemptState, HoldState, OrderState
 from fencepost.core.strictjson import INT_MAX
+from fencepost.core.views import account_document, hold_document
 from tests.support.states import TASK, gone, world_in
 from tests.support.world import DIGEST, SECOND, World, artifact, draft, group, plan_of, used
 
@@ -854,6 +855,25 @@ def test_c1_a_spec_that_is_no_child_of_its_parent_is_no_history() -> None:
     fresh = "order_" + "8" * 32
     again = replace(spec, order=fresh, accounts=(*spec.accounts[:-1], fresh))
     assert corrupt(world, fresh, again), "it has a child of that name"
+
+
+def test_w18_how_many_receipts_do_not_say_an_amount_is_known_on_every_account_of_the_path() -> None:
+    world = budgeted()
+    speaks = attempt(world)
+    world.ok(world.charge(speaks, "known", calls=1))
+    world.ok(world.charge(speaks, "r-1", "tokens_output", "calls", "calls"))
+    world.ok(world.charge(speaks, "r-1", "tokens_output", "calls", "calls"))
+    world.ok(world.charge(speaks, "r-2", "tokens_output"))
+    counted = {"calls": 1, "tokens_output": 2}
+    found, order = hold(world), world.order(TASK)
+    assert (found.charges, found.unknown) == (3, counted), "one that is said again counts once, and so does a name"
+    assert [world.live.values[subject].account.unknown for subject in order.accounts] == [counted] * len(order.accounts)
+    shown = account_document("a", order.account)["dimensions"]
+    assert shown["tokens_output"] == {"ceiling": None, "held": 0, "charged": 0, "available": None, "unknown": 2}
+    assert hold_document(found)["unknown"] == counted
+    ceilings = {**order.account.ceiling, "calls": 99}
+    world.ok(c.SetBudget(account=order.order, ceilings=ceilings))
+    assert world.order(TASK).account.unknown == counted, "a ceiling that is set anew makes nothing known"
 
 
 def test_w18_an_unknown_dimension_of_which_nothing_is_held_books_nothing() -> None:

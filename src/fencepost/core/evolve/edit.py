@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from fencepost.core.amounts import charged_with, minus, plus, shortfall
+from fencepost.core.amounts import charged_with, counted_with, minus, plus, shortfall
 from fencepost.core.ids import sha256_of
 from fencepost.core.machines import ATTEMPT, ENDED, WORK_ORDER, CorruptHistory, Machine, order_guard
 from fencepost.core.readiness import Verdict, verdict_of_all
@@ -238,8 +238,10 @@ def book(
     free: Mapping[str, int] | None = None,
     charge: Mapping[str, int] | None = None,
     credit: Mapping[str, int] | None = None,
+    unknown: Sequence[str] = (),
 ) -> None:
-    """Book the same amounts on every account of a path: held up and down, charged up and down.
+    """Book the same amounts on every account of a path: held up and down, charged up and down; `unknown` are the
+    dimensions whose amount a receipt does not say.
 
     No hold passes a ceiling, on any account of its path (W18).
     """
@@ -259,4 +261,5 @@ def book(
             charged = charged_with(charged, charge)
         if credit:
             charged = edit.less(charged, credit, subject)
-        edit.change(subject, value, account=Account(account.ceiling, held, charged))
+        noted = counted_with(account.unknown, unknown) if unknown else account.unknown
+        edit.change(subject, value, account=Account(account.ceiling, held, charged, noted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.amounts import charged_with
+from fencepost.core.amounts import charged_with, counted_with
 from fencepost.core.canonical import digest_of, encode_trusted
 from fencepost.core.charges import booked, receipt_name
 from fencepost.core.evolve.attempt import is_live
@@ -105,5 +105,13 @@ def usage_charged(edit: Edit, body: budget.UsageCharged) -> None:
     receipt = ReceiptState(version=1, hold=hold.hold, seq=edit.fact.seq, digest=digest_of(body.usage))
     edit.create(receipt_subject(receipt_name(body.usage)), receipt)
     held = edit.less(hold.held, freed, hold.hold)
-    edit.change(hold.hold, hold, held=held, charged=charged_with(hold.charged, charged), charges=hold.charges + 1)
-    book(edit, hold.accounts, free=freed, charge=charged)
+    unknown = body.usage.unknown
+    edit.change(
+        hold.hold,
+        hold,
+        held=held,
+        charged=charged_with(hold.charged, charged),
+        charges=hold.charges + 1,
+        unknown=counted_with(hold.unknown, unknown),
+    )
+    book(edit, hold.accounts, free=freed, charge=charged, unknown=unknown)

@@ -244,4 +244,4 @@ def budget_ceiling_set(edit: Edit, body: budget.BudgetCeilingSet) -> None:
     if value is None or not hasattr(value, "account"):
         raise CorruptHistory(f"record {edit.fact.seq}: {edit.fact.subject} has no account")
     account = value.account
-    edit.change(edit.fact.subject, value, account=Account(body.ceilings, account.held, account.charged))
+    edit.change(edit.fact.subject, value, account=replace(account, ceiling=body.ceilings))

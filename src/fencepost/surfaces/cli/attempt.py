@@ -24,7 +24,16 @@ from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.attempt_inside import add_commands
 from fencepost.surfaces.cli.attempt_said import said_by
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
-from fencepost.surfaces.cli.words import amounts, count, fields, instant, line_by_line, one_line, state_text
+from fencepost.surfaces.cli.words import (
+    amounts,
+    count,
+    fields,
+    instant,
+    line_by_line,
+    one_line,
+    state_text,
+    unknown_note,
+)
 
 app = App(name="attempt", help="The evidence of attempts; and inside one, what its program says.")
 
@@ -144,6 +153,8 @@ def evidence_text(document: Mapping[str, Any], out: TextIO) -> None:
     if hold is not None:
         held = f", still holds {amounts(hold['held'])}" if hold["held"] else ""
         rows.append(("hold", f"{hold['state']}, charged {amounts(hold['charged'])}{held}"))
+    if hold is not None and hold["unknown"]:
+        rows.append(("unknown", unknown_note(hold["unknown"])))
     if document["over"]:
         rows.append(("over", f"{amounts(document['over'])} more than was set aside for it"))
     records = ", ".join(f"{name} {seq}" for name, seq in document["records"].items() if seq)

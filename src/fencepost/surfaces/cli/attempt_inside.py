@@ -56,9 +56,18 @@ def charge(
     tokens_input: Annotated[int | None, Parameter(help="Tokens sent.")] = None,
     tokens_output: Annotated[int | None, Parameter(help="Tokens received.")] = None,
     money: Annotated[list[str] | None, Parameter(help="Money spent, such as USD:0.004.", negative="")] = None,
+    unknown: Annotated[
+        list[str] | None,
+        Parameter(
+            help="What was spent and nobody says how much: calls, tokens-input, tokens-output, or a currency.",
+            negative="",
+        ),
+    ] = None,
     options: Globals = NO_GLOBALS,
 ) -> int:
-    """Book what was spent, once for each receipt."""
+    """Book what was spent, once for each receipt.
+
+    Of what is unknown, all that is still set aside is charged."""
     chosen = Namespace(
         receipt=receipt,
         provider=provider,
@@ -66,6 +75,7 @@ def charge(
         tokens_input=tokens_input,
         tokens_output=tokens_output,
         money=money or [],
+        unknown=unknown or [],
     )
     return perform("charge", chosen, as_json=options.json)
 

@@ -29,7 +29,7 @@ from fencepost.surfaces.cli.context import (
     required,
     table,
 )
-from fencepost.surfaces.cli.words import amount, amounts, dimension_label, wrapped
+from fencepost.surfaces.cli.words import amount, amounts, dimension_label, unknown_note, wrapped
 
 app = CommandApp(name="budget", help="Ceilings, held, charged, available.")
 
@@ -73,6 +73,11 @@ def budget_text(document: Mapping[str, Any], out: TextIO) -> None:
             table(out, ("  DIMENSION", "CEILING", "HELD", "CHARGED", "AVAILABLE"), rows)
         else:
             out.write("  no ceiling, nothing charged\n")
+        unknown = {
+            dimension: values["unknown"] for dimension, values in item["dimensions"].items() if values["unknown"]
+        }
+        if unknown:
+            out.write("\n".join(wrapped(f"unknown: {unknown_note(unknown)}", indent="  ", after="    ")) + "\n")
     for hold in document["holds"]:
         text = f"{hold['state']}: {hold['name']} holds {amounts(hold['held'])}"
         out.write("\n".join(wrapped(text, after="  ")) + "\n")

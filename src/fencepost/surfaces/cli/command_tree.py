@@ -22,6 +22,7 @@ _WORDS: Final = {
     "--command-key": "KEY",
     "--home": "DIR",
     "--money": "CURRENCY:AMOUNT",
+    "--unknown": "DIMENSION",
     "--no-limit": "DIMENSION",
     "--plan": "PLAN",
     "--repo": "DIR",

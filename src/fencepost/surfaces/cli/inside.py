@@ -128,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--tokens-input", type=int)
     one.add_argument("--tokens-output", type=int)
     one.add_argument("--money", action="append", default=[])
+    one.add_argument("--unknown", action="append", default=[])
     verb("artifact").add_argument("file")
     one = verb("yield")
     one.add_argument("--question", default="")
@@ -184,7 +185,13 @@ def _charge(options: argparse.Namespace) -> dict[str, Any]:
         tokens_input=options.tokens_input,
         tokens_output=options.tokens_output,
         money=money,
+        unknown=[_said_dimension(text) for text in options.unknown],
     )
+
+
+def _said_dimension(text: str) -> str:
+    """A dimension as the protocol names it, for one that is named as the options are: `tokens-output`, `USD`."""
+    return f"money:{text}" if len(text) == 3 and text.isupper() else text.replace("-", "_")
 
 
 def _artifact(options: argparse.Namespace) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from fencepost.surfaces.cli.words import (
     line_by_line,
     one_line,
     state_text,
+    unknown_note,
 )
 
 _PARAMS_SHOWN_MAX = 1_000
@@ -209,6 +210,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         rows += made_rows(made)
     rows += steps_rows(document.get("steps"))
     rows.append(("charged", amounts(order.account.charged)))
+    rows += [("unknown", unknown_note(unknown))] if (unknown := document["unknown"]) else []
     rows += [("over", f"{amounts(over)} more than this order's ceiling")] if (over := document["over"]) else []
     for artifact in document["artifacts"]:
         rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))

@@ -36,6 +36,7 @@ from fencepost.surfaces.cli.words import (
     named_step,
     one_line,
     state_text,
+    unknown_note,
     wrapped,
 )
 
@@ -216,6 +217,7 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
                 "available": available(named.account, dimension),
                 "charged": named.account.charged.get(dimension, 0),
                 "ceiling": named.account.ceiling.get(dimension),
+                "unknown": named.account.unknown.get(dimension, 0),
                 "held_by": held_by,
             }
             if found.code == "currency_not_budgeted":
@@ -291,6 +293,9 @@ def budget_lines(short: Mapping[str, Any]) -> list[str]:
         f"{amount(dimension, short['available'])} of {amount(dimension, short['ceiling'])}"
     )
     lines = wrapped(text, indent="  ", after="    ")
+    if short["unknown"]:
+        unknown = unknown_note({dimension: short["unknown"]})
+        lines += wrapped(f"unknown: {unknown}", indent="    ", after="      ")
     for holder in short["held_by"]:
         lines += wrapped(f"{holder['name']} holds {amount(dimension, holder['amount'])}", indent="    ", after="      ")
     return lines

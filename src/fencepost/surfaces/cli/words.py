@@ -120,6 +120,18 @@ def cost_text(charged: Mapping[str, int]) -> str:
     return ", ".join(f"{dimension_label(name)} {amount(name, charged[name])}" for name in names)
 
 
+def unknown_text(unknown: Mapping[str, int]) -> str:
+    """What receipts do not say of what was spent: `tokens-output of 2 receipts`."""
+    return ", ".join(
+        f"{dimension_label(name)} of {count(number, 'receipt')}" for name, number in sorted(unknown.items())
+    )
+
+
+def unknown_note(unknown: Mapping[str, int]) -> str:
+    """The same as a note beside what is charged."""
+    return f"{unknown_text(unknown)}: all that was set aside for it is charged"
+
+
 def instant(utc_us: int | None) -> str:
     """A point of time to the second, "-" for none."""
     return f"{format_instant(utc_us)[:19]}Z" if utc_us else "-"

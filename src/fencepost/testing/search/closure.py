@@ -80,6 +80,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(("hold", "attempt", "order", "accounts"), "names something"),
         **dict.fromkeys(("charged", "basis", "receipts", "estimated_us"), "amounts and receipts of an end"),
         **dict.fromkeys(("charges",), "a count to a bound"),
+        **dict.fromkeys(("unknown",), "is only shown"),
     },
     ReceiptState: {
         **dict.fromkeys(("hold", "seq"), "names where it was booked"),

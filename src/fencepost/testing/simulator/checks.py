@@ -17,7 +17,7 @@ from fencepost.core.chain import Link, Sealed, fact_of, read_record
 from fencepost.core.commands import ProveHolderGone, Request
 from fencepost.core.evolve import evolve
 from fencepost.core.index import rows_of
-from fencepost.core.state import AttemptState, Value, encode_value
+from fencepost.core.state import Account, AttemptState, Value, encode_value
 from fencepost.kernel.receipts import Receipt
 from fencepost.kernel.replay import Replayed
 from fencepost.ports.journal import Append
@@ -78,6 +78,7 @@ class Checks:
         self.said = Said(self.problem)
         self.asked: Callable[[str, str], None] = lambda order, question: None
         self._charged: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
         self._booked: set[str] = set()
 
     def witness(self, process: Process) -> Callable[[Request, Receipt, Sequence[Sealed]], None]:
@@ -147,12 +148,17 @@ class Checks:
             return
         usage = body["usage"]
         name = f"{usage['provider']}:{usage['receipt']}"
-        if self.said.given.get(name) != usage["amounts"]:
-            self.problem(f"{name} is booked with {usage['amounts']}; its provider gave {self.said.given.get(name)}")
+        booked = {each: usage[each] for each in ("amounts", "unknown") if each in usage}
+        if self.said.given.get(name) != booked:
+            self.problem(f"{name} is booked with {booked}; its provider gave {self.said.given.get(name)}")
         if name in self._booked:
             self.problem(f"the receipt {name} is booked twice")
         self._booked.add(name)
         self._charged.update(usage["amounts"])
+        for each in usage.get("unknown", ()):
+            least = usage["amounts"].get(each, 0)
+            self._charged[each] += max(body["freed"].get(each, 0) - least, 0)  # all that was held of it
+            self._unknown[each] += 1
 
     def receipts_problem(self) -> str:
         """Everything that a program was told to be booked is, once; and the scope is charged with just that."""
@@ -160,10 +166,12 @@ class Checks:
         if lost:
             return f"the receipt {min(lost)} was told to be booked, and is not"
         scope = self.shadow.values.get("scope")
-        account = {} if scope is None else scope.account.charged
+        account = Account() if scope is None else scope.account
         for name in ("calls", "tokens_input"):
-            if account.get(name, 0) != self._charged[name]:
-                return f"the scope is charged {account.get(name, 0)} {name}; receipts say {self._charged[name]}"
+            if account.charged.get(name, 0) != self._charged[name]:
+                return f"the scope is charged {account.charged.get(name, 0)} {name}; receipts say {self._charged[name]}"
+        if account.unknown != self._unknown:
+            return f"the scope shows {account.unknown} as unknown; receipts say {dict(self._unknown)}"
         return ""
 
     def _compare(self, append: Append) -> None:

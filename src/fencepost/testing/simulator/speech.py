@@ -26,6 +26,8 @@ ACTS: Final = ("heartbeat", "checkpoint", "charge", "artifact", "child", "yield"
 PATIENCE_US: Final = 30_000_000
 """How long a program waits for an answer before it gives up."""
 PAUSE_US: Final = 600_000
+BROKEN_OFF: Final = 0.2
+"""Of the calls of a provider: how many do not say what they used."""
 YIELDS: Final = 3
 """How often an order's programs yield at most."""
 QUESTIONS: Final = ("go", "size")
@@ -95,7 +97,9 @@ class Said:
         self._numbers: dict[str, int] = {}  # order -> number of the last checkpoint that somebody was told of
         self._children: dict[tuple[str, str], str] = {}
         self._answers: dict[tuple[str, str], str] = {}
-        self.given: dict[str, dict[str, int]] = {}  # full name of a receipt -> amounts that its provider gave
+        self.given: dict[
+            str, Reply
+        ] = {}  # full name of a receipt -> amounts that its provider gave, and what is unknown
         self.charged: set[str] = set()  # receipts of which a program was told that they are booked
         self.yields: dict[str, int] = {}
         self.waits: set[str] = set()  # attempts that were told that they wait once they have ended well
@@ -342,10 +346,10 @@ class Speaker:
         if foreign:
             name = self._chance.choice(list(given))
         else:
-            given[name] = {"calls": 1, "tokens_input": self._chance.randint(0, 9)}
+            given[name] = _spent(name, self._chance.randint(0, 9))
         altered = self._faults.hits("receipt_altered")
         provider, _, receipt = name.partition(":")
-        fields = {"provider": provider, "receipt": receipt, "amounts": given[name]}
+        fields = {"provider": provider, "receipt": receipt, **given[name]}
 
         def charged(reply: Reply, _: bytes | None) -> None:
             if reply["ok"]:
@@ -428,6 +432,14 @@ class Speaker:
             self._end()
 
         self._ask("yield", told, fields)
+
+
+def _spent(receipt: str, tokens: int) -> Reply:
+    """What a call used, as far as its answer says it: some break off, and nobody knows what they used by then."""
+    broken_off = Random(f"spent {receipt}").random() < BROKEN_OFF  # its own, so that it changes no other turn
+    if broken_off:
+        return {"amounts": {"calls": 1}, "unknown": ["calls", "tokens_input"]}
+    return {"amounts": {"calls": 1, "tokens_input": tokens}}
 
 
 def _nothing() -> None:
