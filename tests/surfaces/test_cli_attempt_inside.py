@@ -53,6 +53,20 @@ class Inside:
             check=False,
         )
 
+    def into(self, place: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """Call it with its standard output going to a file."""
+        with open(place, "wb") as out:
+            return subprocess.run(
+                [*CLI, *words],
+                cwd=self.speaker.workspace,
+                env=self.speaker.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=30,
+                check=False,
+            )
+
     def receipt(self, *words: str, stdin: bytes = b"") -> Any:
         done = self.call(*words, stdin=stdin)
         assert (done.returncode, done.stderr) == (0, b""), done
@@ -353,3 +367,73 @@ def _own(command: Command) -> list[Parameter]:
 def test_shared_options_take_the_longer_way(at: Inside) -> None:
     done = at.call("heartbeat", "--note", "x", "--home", "/nowhere")
     assert done.returncode == 0 and json.loads(done.stdout)["recorded"] is True
+
+
+UNPRINTED = {
+    "heartbeat": ("it was heard", ["--note", "x"]),
+    "checkpoint": ("it is recorded", ["a.txt"]),
+    "charge": ("it is recorded", ["--receipt", "r", "--calls", "2"]),
+    "artifact": ("it is recorded", ["a.txt"]),
+    "child": ("it is recorded", ["kid.toml"]),
+    "yield": ("it was heard", ["--after", "1s"]),
+    "status": ("it was answered", []),
+    "hello": ("it was answered", []),
+    "resume": ("the file is written", ["--to", "b.txt"]),
+}
+"""What is said of a command whose receipt cannot be printed, and its words."""
+
+
+def test_w5_what_was_said_counts_where_its_receipt_cannot_be_printed_and_that_is_told(at: Inside) -> None:
+    (at.speaker.workspace / "a.txt").write_bytes(b"state")
+    (at.speaker.workspace / "kid.toml").write_text('name = "kid"\nrun = ["true"]\n')
+    for verb, (done, words) in UNPRINTED.items():
+        told = at.into("/dev/full", verb, *words, "--json")
+        assert told.returncode == 1, (verb, told)
+        error = json.loads(told.stderr)["error"]
+        assert error["code"] == "output_failed"
+        assert error["message"] == f"{done}, and only the receipt cannot be printed: No space left on device"
+        assert "stopping" in error["receipt"], verb
+    order = at.world.order(at.plan, "a")
+    assert (order.account.charged["calls"], order.checkpoint_number, sorted(order.children)) == (2, 1, ["kid"])
+    assert (at.speaker.workspace / "b.txt").read_bytes() == b"state"
+    again = at.into("/dev/full", "charge", "--receipt", "r", "--calls", "2")
+    assert again.stderr.splitlines()[0].startswith(b"error [output_failed]: it is recorded, and only the receipt")
+    assert json.loads(again.stderr.splitlines()[1].partition(b"receipt: ")[2])["duplicate"] is True
+    assert again.stderr.splitlines()[2].startswith(b"  next: take the receipt from here")
+    assert len(again.stderr.splitlines()) == 3, "nothing is tried once more at the end"
+    at.speaker.end()
+
+
+def test_w5_what_only_prints_says_that_it_could_not(at: Inside) -> None:
+    assert at.call("checkpoint", "-", stdin=b"x" * 100_000).returncode == 0
+    for words in (["resume"], ["resume", "--to", "full"]):
+        (at.speaker.workspace / "full").unlink(missing_ok=True)
+        (at.speaker.workspace / "full").symlink_to("/dev/full")
+        told = at.into("/dev/full", *words, "--json")
+        assert told.returncode == 1
+        error = json.loads(told.stderr)["error"]
+        assert (error["code"], "receipt" in error) == ("output_failed", False), words
+    at.speaker.end()
+
+
+def test_w5_what_a_file_is_written_to_stays_what_it_is(at: Inside) -> None:
+    space = at.speaker.workspace
+    assert at.call("checkpoint", "-", stdin=b"state").returncode == 0
+    os.mkfifo(space / "pipe")
+    (space / "there").mkdir()
+    (space / "link").symlink_to("there/a.txt")
+    reader = subprocess.Popen(["cat", "pipe"], cwd=space, stdout=subprocess.PIPE)
+    assert at.receipt("resume", "--to", "pipe")["size"] == 5
+    assert reader.communicate(timeout=20)[0] == b"state" and (space / "pipe").is_fifo()
+    assert at.receipt("resume", "--to", "link")["to"] == "link"
+    assert (space / "link").is_symlink() and (space / "there" / "a.txt").read_bytes() == b"state"
+    at.speaker.end()
+
+
+def test_w5_what_can_be_told_nowhere_is_told_by_the_exit_code(at: Inside) -> None:
+    words = shlex.join([*CLI, "charge", "--receipt", "r", "--calls", "1"])
+    script = f"exec {words} >/dev/full 2>/dev/full"
+    done = subprocess.run(["sh", "-c", script], cwd=at.speaker.workspace, env=at.speaker.environment, check=False)
+    assert done.returncode == 1
+    assert at.world.order(at.plan, "a").account.charged["calls"] == 1
+    at.speaker.end()

@@ -33,6 +33,7 @@ def test_show_has_each_level_and_each_figure(cli: Cli) -> None:
         "held": 0,
         "charged": 2,
         "available": 8,
+        "unknown": 0,
     }
     assert document["holds"] == []
     assert cli.json("budget", "show") == cli.json("budget", "show", "--plan", "p") == cli.json("budget", "show", "p")

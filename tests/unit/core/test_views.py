@@ -120,4 +120,4 @@ def test_accounts_show_what_is_left_even_below_zero() -> None:
     account = world.live.values[world.order("a").order].account
     shown = account_document("a", account)["dimensions"]
     assert shown["attempts"] == {"ceiling": 3, "held": 0, "charged": 1, "available": 2, "unknown": 0}
-    assert shown["time_us"] == {"ceiling": None, "held": 30 * SECOND, "charged": 0, "available": None}
+    assert shown["time_us"] == {"ceiling": None, "held": 30 * SECOND, "charged": 0, "available": None, "unknown": 0}

@@ -28,6 +28,7 @@ from fencepost.surfaces.cli.context import (
     opened,
     required,
     table,
+    write_by_person,
 )
 from fencepost.surfaces.cli.words import amount, amounts, dimension_label, unknown_note, wrapped
 
@@ -137,7 +138,7 @@ def set_budget(
             )
             if command_key is not None and expect is None:
                 command = _asked_before(home, command, wanted, removed, command_key)
-            receipt = home.kernel.write(by_person(home, command, command_key))
+            receipt = write_by_person(home, command, command_key)
             if expect is not None or not _moved(receipt):
                 break
         required(receipt)

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -62,6 +63,7 @@ class Globals:
     def config(self, start: Path | None = None, **flags: Any) -> Config:
         """What holds in `start`, first value: the working directory; `flags` are options of the command's own."""
         opened_is(None)
+        _RECORDED.set(None)
         given = {"store": self.store, "home": self.home, "scope": self.scope, **flags}
         return load(given, os.environ, start or Path.cwd(), _processors())
 
@@ -151,6 +153,36 @@ def by_person(app: App, command: AnyCommand, key: str | None = None) -> Request:
     require_outside(app)
     require_current(app)
     return app.kernel.request(HUMAN_PRINCIPAL, command, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What a command has done already, and what to do where nothing can be said of it."""
+
+    told: str
+    following: str
+
+
+_RECORDED: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
+
+
+def recorded_is(told: str, following: str = "write the output to another place") -> None:
+    """What is said of this command if its output cannot be written from now on."""
+    _RECORDED.set(Recorded(told=told, following=following))
+
+
+def recorded() -> Recorded | None:
+    """What this command has done so far; None for nothing."""
+    return _RECORDED.get()
+
+
+def write_by_person(app: App, command: AnyCommand, key: str | None = None) -> Receipt:
+    """Carry out what a person asks for. Raises CommandError inside_attempt, StorageError."""
+    receipt = app.kernel.write(by_person(app, command, key))
+    if receipt.refusal is None:
+        following = "do not ask for it again because of this: fencepost journal tail shows what is recorded"
+        recorded_is(f"what was asked is recorded all the same, at {receipt.sequence}", following)
+    return receipt
 
 
 def _require_own_store(home: Path, config: Config) -> None:

@@ -218,7 +218,11 @@ def _one_line(text: str) -> str:
 
 def _mute_stdout() -> None:
     """Whoever read our output has gone: what is left to print goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _mute(1)
+
+
+def _mute(descriptor: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _failed(error: Exception, as_json: bool) -> int:
@@ -232,7 +236,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     try:
         _print_error(documents, as_json)
     except OSError:
-        return code
+        _mute(2)  # the exit code has to do
     return code
 
 
@@ -251,7 +255,8 @@ def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
     from fencepost.core.machines import CorruptHistory
     from fencepost.core.reasons import REASONS
     from fencepost.ports.errors import FencepostError
-    from fencepost.surfaces.cli.context import error_document, exit_code
+    from fencepost.surfaces.cli.context import error_document, exit_code, recorded
+    from fencepost.surfaces.cli.typed import here
 
     if isinstance(error, FencepostError):
         first = error_document(error)["error"]
@@ -263,7 +268,10 @@ def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:
     if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
         # The home's own files are written by adapters, which say what they wrote: this was meant for the reader.
         told = f"standard output, or the file that was named, cannot be written: {error.strerror}"
-        return EXIT_UNEXPECTED, [_document("output_failed", told, REASONS["output_failed"].next_step)]
+        following = REASONS["output_failed"].next_step
+        if (done := recorded()) is not None:
+            told, following = f"{told}; {done.told}", done.following
+        return EXIT_UNEXPECTED, [_document("output_failed", told, here(following))]
     if isinstance(error, OSError) and error.errno in _EXHAUSTED:
         return EXIT_UNEXPECTED, [_document("too_few_descriptors", message, REASONS["too_few_descriptors"].next_step)]
     if isinstance(error, OSError):

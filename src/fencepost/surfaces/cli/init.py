@@ -10,7 +10,16 @@ from cyclopts import App
 
 from fencepost.app import home_for, make_home
 from fencepost.core.state import AuthorityState
-from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, home_of, opened_home, say
+from fencepost.surfaces.cli.context import (
+    NO_GLOBALS,
+    CommandError,
+    Globals,
+    emit,
+    home_of,
+    opened_home,
+    recorded_is,
+    say,
+)
 
 app = App(name="init", help="Make a home here: .fencepost with store, keys, constitution and folders. Idempotent.")
 
@@ -28,6 +37,7 @@ def init(*, options: Globals = NO_GLOBALS) -> None:
         if not isinstance(authority, AuthorityState):
             raise CommandError("scope_not_open", f"scope {config.scope} has no constitution")
         opened.keys.check()
+        recorded_is("the home is there all the same")
         document = {
             "home": str(home),
             "fresh": fresh,

@@ -33,6 +33,15 @@ VERBS: Final = (
 )
 """What stands behind `attempt` and means the attempt that the command runs in."""
 TABLE_BYTES_MAX: Final = 65_536
+_PRINTING: Final = ("resume", "answer", "output", "status", "hello")
+"""Those that read no file: what cannot be written is what they print, or the file that they were told to write."""
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_DONE: Final = {
+    **dict.fromkeys(("checkpoint", "charge", "artifact", "child"), "it is recorded"),
+    **dict.fromkeys(("heartbeat", "yield"), "it was heard"),
+    **dict.fromkeys(("resume", "output"), "the file is written"),
+}
+"""What is true of a command that has its receipt."""
 _STDIN: Final = ("-", "/dev/stdin")
 _SHARED: Final = ("--home", "--store", "--scope")
 
@@ -66,11 +75,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
     """Say one thing, and print the receipt, or what was refused; returns the exit code."""
+    receipt: dict[str, Any] | None = None
     try:
         reply = _STEPS[verb](options)
         if reply is not None:
-            shown = {name: value for name, value in reply.items() if name != "ok"}
-            sys.stdout.write(json.dumps(shown, sort_keys=True) + "\n")
+            receipt = {name: value for name, value in reply.items() if name != "ok"}
+            sys.stdout.write(json.dumps(receipt, sort_keys=True) + "\n")
         sys.stdout.flush()
         return 0
     except _Usage as error:
@@ -78,11 +88,30 @@ def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
     except Refused as refused:
         return _failed(refused.code, refused.message, refused.where, refused.next, refused.exit_code, as_json)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _mute(1)
         return 0
     except OSError as error:
+        if receipt is not None or (verb in _PRINTING and error.errno in _UNWRITABLE and error.filename is None):
+            _mute(1)
+            return _not_printed(verb, receipt, error, as_json)
         code, told = _file_trouble(error)
         return _failed(code, told, None, "name a file that can be used", EXIT_USAGE, as_json)
+
+
+def _mute(descriptor: int) -> None:
+    """What is left to print there goes nowhere, so that the interpreter does not try again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def _not_printed(verb: str, receipt: dict[str, Any] | None, error: OSError, as_json: bool) -> int:
+    """What was said counts, whether its receipt can be printed or not: tell both, and the receipt itself."""
+    problem = error.strerror or str(error)
+    if receipt is None:
+        following = "write it to another place"
+        return _failed("output_failed", f"it cannot be written: {problem}", None, following, EXIT_UNEXPECTED, as_json)
+    message = f"{_DONE.get(verb, 'it was answered')}, and only the receipt cannot be printed: {problem}"
+    following = "take the receipt from here: what was said is not to be said again because of this"
+    return _failed("output_failed", message, None, following, EXIT_UNEXPECTED, as_json, receipt)
 
 
 def _file_trouble(error: OSError) -> tuple[str, str]:
@@ -91,16 +120,32 @@ def _file_trouble(error: OSError) -> tuple[str, str]:
     return code, f"{named}{error.strerror or error}"
 
 
-def _failed(code: str, message: str, where: Any, following: str, exit_code: int, as_json: bool) -> int:
+def _failed(
+    code: str,
+    message: str,
+    where: Any,
+    following: str,
+    exit_code: int,
+    as_json: bool,
+    receipt: dict[str, Any] | None = None,
+) -> int:
+    """Tell on stderr what went wrong, with the receipt of what did not; returns the exit code."""
     document = {"code": code, "message": message, "where": where, "next": following}
+    if receipt is not None:
+        document["receipt"] = receipt
     if as_json:
-        sys.stderr.write(json.dumps({"error": document}) + "\n")
+        text = json.dumps({"error": document})
     else:
         lines = [f"error [{code}]: {' '.join(message.split())}"]
         lines += [f"  where: {where}"] if where else []
+        lines += [f"  receipt: {json.dumps(receipt, sort_keys=True)}"] if receipt is not None else []
         lines += [f"  next: {following}"] if following else []
-        sys.stderr.write("\n".join(lines) + "\n")
-    sys.stderr.flush()
+        text = "\n".join(lines)
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _mute(2)  # the exit code has to do
     return exit_code or EXIT_UNEXPECTED
 
 
@@ -260,23 +305,32 @@ def _read(path: str, bytes_max: int) -> bytes:
 
 
 def _hand_over(reply: dict[str, Any], payload: bytes, to: str | None) -> dict[str, Any] | None:
-    """Write a payload: to a file, whole or not at all, or to stdout."""
+    """Write a payload: to a file, whole or not at all, or to stdout. A link is followed, and what is no plain file
+    (a device, a pipe) is written to as it is and never replaced."""
     if to is None:
         sys.stdout.buffer.write(payload)
         return None
     if os.path.isdir(to):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, and --to names a file", to)
-    part = f"{to}.{os.getpid()}.part"
+    if os.path.exists(to) and not os.path.isfile(to):
+        with open(to, "wb") as file:
+            file.write(payload)
+    else:
+        _write_whole(os.path.realpath(to), payload)
+    return {name: value for name, value in reply.items() if name != "bytes"} | {"size": len(payload), "to": to}
+
+
+def _write_whole(path: str, payload: bytes) -> None:
+    part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
             file.write(payload)
-        if os.path.exists(to):
-            shutil.copymode(to, part)
-        os.replace(part, to)
+        if os.path.exists(path):
+            shutil.copymode(path, part)
+        os.replace(part, path)
     finally:
         if os.path.exists(part):
             os.unlink(part)
-    return {name: value for name, value in reply.items() if name != "bytes"} | {"size": len(payload), "to": to}
 
 
 def read_table(path: str) -> dict[str, Any]:

@@ -14,7 +14,16 @@ from fencepost.app import App as Home
 from fencepost.core.chain import BrokenChain, Link, Where, follow, open_record
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import IntegrityError
-from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, opened, require_outside, say
+from fencepost.surfaces.cli.context import (
+    NO_GLOBALS,
+    CommandError,
+    Globals,
+    emit,
+    opened,
+    recorded_is,
+    require_outside,
+    say,
+)
 from fencepost.surfaces.cli.record_line import RecordLines
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
@@ -109,6 +118,7 @@ def replay(
         else:
             if rebuild:
                 kernel.rebuild()
+                recorded_is("the caches are written anew all the same")
             found = kernel.compare()
             document = {
                 "match": found.match,

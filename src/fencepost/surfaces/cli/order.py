@@ -33,6 +33,7 @@ from fencepost.surfaces.cli.context import (
     opened,
     required,
     say,
+    write_by_person,
 )
 from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.living import orphans
@@ -302,7 +303,7 @@ def cancel(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = CancelOrder(order=order.order, note=note)
-        receipt = home.kernel.write(by_person(home, command, command_key))
+        receipt = write_by_person(home, command, command_key)
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
     emit(
@@ -326,7 +327,7 @@ def answer(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = AnswerOrder(order=order.order, value=value, question=question)
-        receipt = home.kernel.write(by_person(home, command, command_key))
+        receipt = write_by_person(home, command, command_key)
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
     emit(options, document, lambda out: print(f"{order.task}: {result['question']} is answered", file=out))
@@ -399,7 +400,7 @@ def retry(
         command = RetryOrder(order=order.order, with_dependents=with_dependents, from_start=from_start)
         if command_key is not None:
             command = _asked_before(home, command, order, command_key)
-        receipt = home.kernel.write(by_person(home, command, command_key))
+        receipt = write_by_person(home, command, command_key)
         if receipt.refusal is not None:
             raise _not_retried(home, order, receipt.refusal)
         result = receipt.result

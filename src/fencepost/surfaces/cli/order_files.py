@@ -20,7 +20,7 @@ from fencepost.kernel.read import Look
 from fencepost.ports.artifacts import ArtifactStore
 from fencepost.ports.errors import PathRefused
 from fencepost.surfaces.cli.attempt_said import said_by
-from fencepost.surfaces.cli.context import CommandError
+from fencepost.surfaces.cli.context import CommandError, recorded_is
 from fencepost.surfaces.cli.whole_file import naming
 from fencepost.surfaces.cli.words import count, one_line
 
@@ -96,6 +96,7 @@ def copy_files(store: ArtifactStore, references: Sequence[ArtifactRef], to: Path
             raise CommandError(
                 "file_exists", f"{one_line(ref.path)} appeared meanwhile", next_step="run it again"
             ) from error
+    recorded_is("the files are there all the same")
     return [ref.path for ref, _ in missing]
 
 

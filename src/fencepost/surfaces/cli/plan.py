@@ -20,7 +20,6 @@ from fencepost.surfaces.cli.context import (
     CommandError,
     CommandKey,
     Globals,
-    by_person,
     current_plan,
     emit,
     find_plan,
@@ -30,6 +29,7 @@ from fencepost.surfaces.cli.context import (
     required,
     say,
     table,
+    write_by_person,
 )
 from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
@@ -237,7 +237,7 @@ def cancel(
         kernel = opened_app.kernel
         with kernel.reader.look() as look:
             plan = current_plan(look) if name is None else find_plan(look, name)
-        required(kernel.write(by_person(opened_app, CancelPlan(plan=plan.plan, note=note), command_key)))
+        required(write_by_person(opened_app, CancelPlan(plan=plan.plan, note=note), command_key))
         with kernel.reader.look() as look:
             document = _document(look, find_plan(look, plan.plan))
 

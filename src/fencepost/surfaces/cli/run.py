@@ -35,6 +35,7 @@ from fencepost.surfaces.cli.context import (
     emit_line,
     home_of,
     opened_home,
+    recorded_is,
 )
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.pinned import pinned_hint
@@ -89,6 +90,7 @@ def run(
         home = ensure_home(home, source.folder)
         with opened_home(home, config, create=True) as opened:
             placed = place(opened, checked, mode, command_key)
+            recorded_is("the plan is recorded all the same", "run again, with another output: it goes on")
             found, code = _run(opened, placed, wait, interrupts, sys.stderr if options.json else sys.stdout)
         _finish(found, as_json=options.json)
         return code

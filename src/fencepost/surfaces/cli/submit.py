@@ -15,7 +15,7 @@ from fencepost.core.reasons import Refusal
 from fencepost.core.state import PlanState
 from fencepost.kernel.receipts import Receipt
 from fencepost.services.submission import Pins, Submission, answered, known_plan, pin, submission_key, submit_command
-from fencepost.surfaces.cli.context import CommandError, by_person, opened_home, required
+from fencepost.surfaces.cli.context import CommandError, opened_home, required, write_by_person
 from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, Source, check, check_alone
 from fencepost.surfaces.cli.words import planned_step
 
@@ -84,7 +84,7 @@ def place(app: App, checked: Checked, mode: Submission, command_key: str | None)
         document, content, pins, mode=mode, provenance=checked.source.provenance(), predecessor=predecessor
     )
     key = command_key or submission_key(document.name, content, predecessor)
-    receipt = app.kernel.write(by_person(app, command, key))
+    receipt = write_by_person(app, command, key)
     if command_key is None and _was_overtaken(receipt):
         return _overtaken(app, checked, receipt)
     return _placed(receipt)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from fencepost.surfaces.cli.context import CommandError
+from fencepost.surfaces.cli.context import CommandError, recorded_is
 from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.words import one_line
 
@@ -64,6 +64,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(whole.fileno())
         with naming(named):
             os.replace(name, path)
+        recorded_is("the file is written all the same")
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
