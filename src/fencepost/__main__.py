@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 from fencepost._version import __version__
 
+GARBAGE_OBJECTS_MAX = 10_000
+"""New objects between two looks for garbage. With Python's 700 a command spends a fifth of its time searching what it
+has just loaded; ours makes few rings, and a worker holds a megabyte more of them."""
+
 
 def main() -> int:
     """Run the command line with the process's own arguments; returns the exit code."""
+    gc.set_threshold(GARBAGE_OBJECTS_MAX, *gc.get_threshold()[1:])
+    try:
+        return _run()
+    finally:
+        gc.freeze()  # what is left goes with the process, and need not be searched
+
+
+def _run() -> int:
     _standard_streams()
     arguments = sys.argv[1:]
     if arguments in (["version"], ["--version"]):

@@ -157,14 +157,18 @@ def tree_cpu_s(pid: int) -> float:
     """Processor time, in user and system mode, of a process, of those that it has waited for, and of all below it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        children = [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
     except FileNotFoundError:
         return 0.0  # it ended while we looked: whoever waited for it counts it
+    children = [child for thread in threads for child in _children_of(thread)]
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(map(tree_cpu_s, children))
+
+
+def _children_of(thread: Path) -> list[int]:
+    try:
+        return [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # a thread that has ended: its children are another's now
 
 
 def across_ms(folder: Path, samples: int) -> dict[str, float]:

@@ -48,6 +48,15 @@ def test_version_loads_nothing_and_help_no_command() -> None:
         assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_command_does_not_search_what_it_loads_for_garbage() -> None:
+    script = (
+        "import gc, sys; sys.argv = ['fencepost', 'version']; import fencepost.__main__ as entry; entry.main();"
+        "print(gc.get_threshold()[0] == entry.GARBAGE_OBJECTS_MAX, gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.splitlines()[-1] == "True True True"
+
+
 LATER_WORDS = [(noun, verb) for noun, verbs in sorted(LATER.items()) for verb in sorted(verbs) or ["list"]]
 
 

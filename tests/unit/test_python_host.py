@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -196,6 +197,11 @@ def test_x10_what_a_callable_does_not_use_is_not_loaded_for_it(child: Child) -> 
     assert heavy & (at_once - own) == set()
     fresh = {name.partition(".")[0] for name in late - at_once} - {"fencepost"}
     assert fresh - {*bootstrap.LATE, *sys.builtin_module_names} <= {"_blake2", "_hashlib"}
+
+
+def test_x10_what_is_loaded_before_a_callable_is_not_searched_for_garbage(child: Child) -> None:
+    child.write("import gc; print(gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 5_000)")
+    assert child.run().out == f"True {gc.get_threshold()} True\n"
 
 
 def test_x10_processes_of_a_callable_find_the_package(child: Child) -> None:

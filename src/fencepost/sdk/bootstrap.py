@@ -10,6 +10,7 @@ little of it as they can, and what few attempts need is loaded by those.
 
 from __future__ import annotations
 
+import gc
 import importlib.machinery
 import os
 import sys
@@ -44,6 +45,9 @@ if __name__ in ("__main__", "__mp_main__"):
     install()
 
 if __name__ == "__main__":
+    gc.disable()  # what is loaded now stays, and need not be looked at again and again meanwhile
     from fencepost.sdk.host import main
 
+    gc.freeze()
+    gc.enable()
     sys.exit(main(sys.argv[1:]))
