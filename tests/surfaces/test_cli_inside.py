@@ -237,3 +237,26 @@ def test_w18_a_program_says_that_it_does_not_know_what_a_call_has_cost(repo: Rep
     assert "unknown: calls of 1 receipt: all that was set aside for it is charged" in " ".join(why.split())
     assert repo.document("order", "why", "unsure")["budget"][0]["unknown"] == 1
     assert repo.document("journal", "replay")["match"] is True
+
+
+WAITS = """\
+[budget]
+attempts = 3
+
+[[work]]
+name = "waits"
+run = ["fencepost", "attempt", "yield", "--after", "1ms"]
+"""
+
+
+def test_w5_a_budget_that_waits_have_used_up_says_so(repo: Repo) -> None:
+    repo.write("plan.toml", WAITS)
+    run = repo.call("run", "plan.toml")
+    why = repo.document("order", "why", "waits")
+    assert (why["reason"], why["budget"][0]["waits"]) == ("budget_exhausted", 3)
+    said = (
+        "3 attempts of this order ended to wait and had saved nothing, so that they count: record a step or save a "
+        "checkpoint before waiting"
+    )
+    for text in (run.stdout, repo.call("order", "why", "waits").stdout):
+        assert said in " ".join(text.split()), text

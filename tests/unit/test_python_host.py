@@ -263,7 +263,13 @@ def test_x10_a_changed_step_has_its_class(child: Child) -> None:
         (HEAD, "nowhere:work", 1, "import_failed", "No module named 'nowhere'"),
         ("import nothing_of_that_name\n" + HEAD, "work:work", 1, "import_failed", "nothing_of_that_name"),
         ("1 // 0\n" + HEAD, "work:work", 1, "import_failed", "ZeroDivisionError"),
-        ("import sys; sys.exit(0)\n" + HEAD, "work:work", 1, "callable_raised", "sys.exit(0)"),
+        (
+            "import sys; sys.exit(0)\n" + HEAD,
+            "work:work",
+            1,
+            "import_failed",
+            "work was left by sys.exit(0) while it was imported, before work was called",
+        ),
         ("import fencepost\nraise fencepost.TransientError('x')\n" + HEAD, "work:work", 1, "callable_failed", "x"),
     ],
 )
@@ -366,6 +372,25 @@ def test_c8_a_signal_lets_the_step_that_runs_be_recorded(child: Child, word: str
     assert (child.outcome().outcome, child.outcome().message) == ("stopped", "terminated")
     assert len(child.server.payloads) == 1
     assert not (child.folder / "too-far").exists()
+
+
+def test_x10_a_module_that_ends_the_process_fails_as_an_input_and_the_log_shows_where(child: Child) -> None:
+    child.write("open('called', 'w').close()", head="import sys\nsys.exit('no')\n" + HEAD)
+    done = child.run()
+    failed = child.outcome().failed_as()
+    assert done.returncode == 1 and failed is not None
+    assert failed[:2] == ("deterministic_input", "import_failed")
+    assert "left by sys.exit('no')" in failed[2] and "work.py:2 in <module>" in failed[2]
+
+
+def test_x10_a_module_may_say_while_it_is_imported_that_its_attempt_is_over_or_waits(child: Child) -> None:
+    child.server.refuse["checkpoint"] = "stale_fence"
+    child.write("pass", head="import fencepost\nfencepost.attempt().checkpoint(1)\n" + HEAD)
+    assert child.run().returncode == 75
+    assert child.outcome().outcome == "stopped"
+    child.write("pass", head="import fencepost\nfencepost.attempt().wait(after='1s')\n" + HEAD)
+    assert child.run().returncode == 0
+    assert child.outcome().outcome == "yielded"
 
 
 def test_x10_a_stale_fence_stops_the_callable(child: Child) -> None:

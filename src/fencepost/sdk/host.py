@@ -128,8 +128,11 @@ def _loaded(call: str, declared: Declared) -> Any:
     sys.path.insert(0, os.getcwd())
     try:
         loaded = getattr(importlib.import_module(module), function)
-    except Failure:
+    except (Failure, StaleFence, Yield):
         raise
+    except SystemExit as error:
+        left = f"{module} was left by sys.exit({error.code!r}) while it was imported, before {function} was called"
+        raise ImportFailed(f"{call} cannot be imported: {left}") from error
     except Exception as error:
         raise ImportFailed(f"{call} cannot be imported: {_said(error)}") from error
     found = declared_of(loaded)
@@ -169,7 +172,8 @@ def _raised(error: BaseException) -> Outcome:
     code = error.code if isinstance(error, Failure) else "callable_raised"
     if isinstance(error, Unreachable) and error.code == "no_attempt":
         kind, code = "executor", "executor_failed"
-    return _failed(kind, code, "\n".join([_said(error), *_places(error)]))
+    came_from = error.__cause__ if isinstance(error, ImportFailed) else None  # the module's own, not that of the import
+    return _failed(kind, code, "\n".join([_said(error), *_places(came_from or error)]))
 
 
 def _said(error: BaseException) -> str:

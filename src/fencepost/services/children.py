@@ -28,7 +28,7 @@ _STAND_IN: Final = {"run": ["true"]}
 """What a sibling looks like to the check of a child: only its name is known to it."""
 _NOT_FOR_CHILDREN: Final = {
     "may_fail": "leave it out: whether a child's failure counts is for its parent to say",
-    "call": "write run; a child runs a program",
+    "call": 'write run = ["python3", "FILE"]; a child runs a program, and docs/PYTHON.md says why',
 }
 _INHERITED: Final = ("classification", "environment", "may", "effects", "priority")
 PROBLEMS_SHOWN_MAX: Final = 20
@@ -75,7 +75,7 @@ def _refuse_foreign(table: Mapping[str, Any]) -> None:
         if key in table:
             raise Declined("unsupported_feature", f"a child has no {key!r}", where=f"/order/{key}", next_step=step)
     if table.get("executor", "command") != "command":
-        step = 'leave it out and write run = ["python", "..."]'
+        step = 'leave executor and call out, and write run = ["python3", "FILE"]; docs/PYTHON.md says why'
         raise Declined("unsupported_feature", "a child runs a program", where="/order/executor", next_step=step)
     inputs = table.get("inputs")
     for place, source in enumerate(inputs if isinstance(inputs, list) else ()):

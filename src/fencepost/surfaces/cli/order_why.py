@@ -29,6 +29,7 @@ from fencepost.surfaces.cli.retry_step import retry_of, with_retry
 from fencepost.surfaces.cli.typed import here, plan_file, plan_step
 from fencepost.surfaces.cli.words import (
     amount,
+    count,
     dimension_label,
     dimension_option,
     duration,
@@ -219,6 +220,7 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
                 "ceiling": named.account.ceiling.get(dimension),
                 "unknown": named.account.unknown.get(dimension, 0),
                 "held_by": held_by,
+                "waits": _waits_that_count(look, order) if dimension == "attempts" else 0,
             }
             if found.code == "currency_not_budgeted":
                 line.update(currency=dimension.removeprefix(MONEY), available=0, held_by=[])
@@ -232,6 +234,11 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     if order.state == "budget_exhausted":
         command += f", then {retry_of(look, order)}"
     return {"budget": short, "next": command}
+
+
+def _waits_that_count(look: Look, order: OrderState) -> int:
+    """How many attempts yielded without a checkpoint of their own: those are not given back."""
+    return sum(each.state == "yielded" and not each.checkpoint for each in look.attempts(order.order))
 
 
 def _obstacles(look: Look, order: OrderState, accounts: Mapping[str, Named]) -> list[needs.Obstacle]:
@@ -296,6 +303,11 @@ def budget_lines(short: Mapping[str, Any]) -> list[str]:
     if short["unknown"]:
         unknown = unknown_note({dimension: short["unknown"]})
         lines += wrapped(f"unknown: {unknown}", indent="    ", after="      ")
+    if short["waits"]:
+        waits = f"{count(short['waits'], 'attempt')} of this order ended to wait and had saved nothing, so that"
+        advice = "it counts" if short["waits"] == 1 else "they count"
+        text = f"{waits} {advice}: record a step or save a checkpoint before waiting"
+        lines += wrapped(text, indent="    ", after="      ")
     for holder in short["held_by"]:
         lines += wrapped(f"{holder['name']} holds {amount(dimension, holder['amount'])}", indent="    ", after="      ")
     return lines
