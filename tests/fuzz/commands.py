@@ -18,7 +18,7 @@ from fencepost.core.reasons import REASONS
 from fencepost.core.records import Stamp
 from fencepost.core.records.attempt import ResultFacts
 from tests.fuzz.promises import fields_of, require
-from tests.support.states import world_in
+from tests.support.states import PRINTED, world_in
 from tests.support.world import DIGEST, SECOND, World, draft, group, plan_of
 
 WHERE: Final = Where("scope", "main", 0)
@@ -91,7 +91,7 @@ def command_seeds() -> dict[str, bytes]:
             world.renewal(attempt),
             world.expiry(attempt),
             c.ReleaseReservation(**about),
-            c.ReportStopped(duration_us=SECOND, **about),
+            c.ReportStopped(reason="keeper_lost", duration_us=SECOND, note="gone", stdout=PRINTED, **about),
             c.ApplyResult(attempt=attempt.attempt),
             c.RecordVerification(
                 attempt=attempt.attempt, result=attempt.result or DIGEST, outcome="passed", duration_us=1

@@ -283,7 +283,11 @@ class Budgets(RuleBasedStateMachine):
     def lose(self, data: st.DataObject, stops: bool, seconds: int) -> None:
         attempt = data.draw(st.sampled_from(self.attempts(*LIVE, "reserved")))
         if stops:
-            self.do(c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=seconds * SECOND))
+            self.do(
+                c.ReportStopped(
+                    reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=seconds * SECOND
+                )
+            )
             return
         proof = c.ProveHolderGone(
             attempt=attempt.attempt,

@@ -133,6 +133,10 @@ CHANGES: dict[type, dict[str, Change]] = {
         ),
         "another digest": lambda body: replace(body, digest=OTHER, fence=body.fence + (body.facts is None)),
     },
+    a.AttemptStopped: {
+        "a foreign fence": lambda body: replace(body, fence=body.fence + 1),
+        "another order": _with(order="order_x"),
+    },
     a.AttemptEvent: {
         "a foreign fence": lambda body: replace(body, fence=body.fence + 1),
         "another order": _with(order="order_x"),

@@ -35,7 +35,18 @@ def _samples() -> list[Fact]:
     found: dict[tuple[Any, ...], Fact] = {}
     for name in HISTORIES:
         for fact in world_in(name).facts:
-            words = ("target", "disposition", "family", "basis", "outcome", "decision", "purpose", "done", "satisfies")
+            words = (
+                "target",
+                "disposition",
+                "what",
+                "family",
+                "basis",
+                "outcome",
+                "decision",
+                "purpose",
+                "done",
+                "satisfies",
+            )
             found.setdefault((type(fact.body), *(getattr(fact.body, word, None) for word in words)), fact)
     return list(found.values())
 

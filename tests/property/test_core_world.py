@@ -7,7 +7,7 @@ a second time from nothing gives the same state.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,13 +18,14 @@ from fencepost.core.limits import Limits
 from fencepost.core.machines import ENDED, LIVE
 from fencepost.core.reasons import REASONS
 from fencepost.core.records.attempt import AttemptReservation
-from fencepost.core.records.common import Usage
+from fencepost.core.records.common import StoppedFor, Usage
 from fencepost.core.records.plan import Acceptance
 from fencepost.core.state import SCOPE, AttemptState, HoldState, OrderState, PlanState
 from tests.support.world import SECOND, World, draft, group, used
 
 TASKS = ("a", "b", "c", "d", "e")
 WORKERS = (1, 2, 3)
+STOPS: tuple[StoppedFor, ...] = get_args(StoppedFor)
 SMALL = Limits(fanout_per_batch=2, cancel_per_batch=2, page_max=3, late_records_per_attempt=3, yields_max=2)
 
 
@@ -242,10 +243,12 @@ class Lives(RuleBasedStateMachine):
         self.do(c.ApplyResult(attempt=self.pick(data, self.attempts("result_reported")).attempt))
 
     @precondition(lambda self: self.attempts())
-    @rule(data=st.data(), seconds=st.integers(0, 20))
-    def stop(self, data: st.DataObject, seconds: int) -> None:
+    @rule(data=st.data(), seconds=st.integers(0, 20), reason=st.sampled_from(STOPS))
+    def stop(self, data: st.DataObject, seconds: int, reason: StoppedFor) -> None:
         attempt = self.pick(data, self.attempts(*LIVE) or self.attempts())
-        self.do(c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=seconds * SECOND))
+        self.do(
+            c.ReportStopped(reason=reason, attempt=attempt.attempt, fence=attempt.fence, duration_us=seconds * SECOND)
+        )
 
     @precondition(lambda self: self.attempts(*LIVE, "reserved"))
     @rule(data=st.data())

@@ -272,7 +272,9 @@ def leases(story: Story) -> tuple[str, Any]:
         case 1:
             return "dispatcher", c.ReleaseReservation(attempt=attempt.attempt, fence=attempt.fence)
         case 2:
-            return "executor", c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=1)
+            return "executor", c.ReportStopped(
+                reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=1
+            )
         case 3:
             return "dispatcher", c.ExpireAttempt(attempt=attempt.attempt, expected=attempt.version)
         case _:

@@ -69,7 +69,9 @@ def ends(how: str, named: Sequence[Usage]) -> list[Step]:
         world.ok(c.CancelOrder(order=attempt.order))
 
     def stopped(world: World, attempt: AttemptState) -> None:
-        world.do(c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=4 * SECOND))
+        world.do(
+            c.ReportStopped(reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=4 * SECOND)
+        )
 
     def yielded(world: World, attempt: AttemptState) -> None:
         world.ok(world.yielding(attempt, duration_us=4 * SECOND, question="go"))

@@ -33,14 +33,16 @@ fencepost attempt yield --after 1s >/dev/null
 """
 
 
+def command(world: World, *words: str) -> str:
+    """What a command prints."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(world.folder / "state")}
+    line = [sys.executable, "-m", "fencepost", *words, "--home", str(world.home)]
+    return subprocess.run(line, capture_output=True, text=True, env=environment, check=True).stdout
+
+
 def log_of(world: World, ordinal: int, stream: str) -> str:
     """What the command prints of one stream of an attempt of order a."""
-    command = ["order", "log", "a", "--attempt", str(ordinal), f"--{stream}", "--home", str(world.home)]
-    environment = {**os.environ, "XDG_STATE_HOME": str(world.folder / "state")}
-    done = subprocess.run(
-        [sys.executable, "-m", "fencepost", *command], capture_output=True, text=True, env=environment, check=True
-    )
-    return done.stdout
+    return command(world, "order", "log", "a", "--attempt", str(ordinal), f"--{stream}")
 
 
 def test_w5_the_output_of_an_attempt_that_yielded_is_evidence_like_any_other(world: World) -> None:

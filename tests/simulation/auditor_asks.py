@@ -10,7 +10,7 @@ from fencepost.core import commands as c
 from fencepost.core.decide.dispatch import input_set
 from fencepost.core.ids import sha256_of
 from fencepost.core.matching import handed_files
-from fencepost.core.records.common import ArtifactRef
+from fencepost.core.records.common import ArtifactRef, LogRef, StoppedFor
 from fencepost.core.state import OrderState
 from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.read import Look
@@ -263,6 +263,8 @@ class Asks(Inside):
         if attempt is not None:
             time_us = self.random.choice((0, SECOND_US))
             note = self.random.choice(("", "drain"))
+            reasons: tuple[StoppedFor, ...] = ("drained", "lease_expired", "keeper_lost", "drained")
+            printed = LogRef(digest=sha256_of(b"out"), bytes_total=9, bytes_kept=3)
             self.ask(
                 "executor",
                 c.ReportStopped(
@@ -270,7 +272,9 @@ class Asks(Inside):
                     fence=attempt.fence,
                     duration_us=time_us,
                     note=note,
-                    lost=time_us % 3 == 0,
+                    reason=self.random.choice(reasons),
+                    stdout=self.random.choice((None, printed)),
+                    stderr=self.random.choice((None, printed)),
                 ),
             )
 

@@ -209,7 +209,7 @@ FAULTS: tuple[Fault, ...] = (
         "yield_credited_for_ever",
         "drained",
         "decide/finish.py",
-        'credited = {"attempts": 1} if not command.lost and order.yields < batch.given.limits.yields_max else {}',
+        'credited = {"attempts": 1} if drained and order.yields < batch.given.limits.yields_max else {}',
         'credited = {"attempts": 1}',
     ),
     _one(

@@ -33,7 +33,7 @@ sys.path.insert(0, str(EXAMPLES))
 own = importlib.import_module("executor")  # as an author has it: a module of one's own on the path
 mistakes = importlib.import_module("mistakes")
 
-SEEDS = 8
+SEEDS = 12
 BREAKING_SEEDS = 30
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fencepost.core import commands as c
 from fencepost.core.limits import Limits
+from fencepost.core.records.common import LogRef, StoppedFor
 from fencepost.core.records.plan import Acceptance
+from fencepost.core.state import AttemptState
 from tests.support.world import SECOND, World, draft, group
 
 TASK = "a"
+PRINTED = LogRef(digest="sha256:" + "5" * 64, bytes_total=9, bytes_kept=9)
 
 
 def _fresh(*needs: c.GroupDraft, **more: object) -> World:
@@ -149,6 +153,32 @@ def _cancelled_late() -> World:
     attempt = world.attempt_of(world.order(TASK))
     world.do(world.result(attempt))
     world.do(world.event(attempt, "heartbeat_observed"))
+    return world
+
+
+def _ended_late() -> World:
+    """Its holder told of its end twice when that was over: that it had stopped it, and that it had yielded."""
+    world = _cancelled_live()
+    attempt = world.attempt_of(world.order(TASK))
+    world.do(stopped(attempt, "drained"))
+    world.do(world.yielding(attempt, question="go"))
+    return world
+
+
+def stopped(attempt: AttemptState, reason: StoppedFor, **more: Any) -> c.ReportStopped:
+    told: dict[str, Any] = {"duration_us": SECOND, "note": "the tree is empty", "stdout": PRINTED, **more}
+    return c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, reason=reason, **told)
+
+
+def _drained() -> World:
+    world = _running()
+    world.ok(stopped(world.attempt_of(world.order(TASK)), "drained"))
+    return world
+
+
+def _keeper_lost() -> World:
+    world = _running()
+    world.ok(stopped(world.attempt_of(world.order(TASK)), "keeper_lost"))
     return world
 
 
@@ -305,6 +335,9 @@ BUILDERS: dict[str, Callable[[], World]] = {
 HISTORIES: dict[str, Callable[[], World]] = {
     **BUILDERS,
     "cancelled/late": _cancelled_late,
+    "cancelled/ended late": _ended_late,
+    "ready/drained": _drained,
+    "ready/keeper lost": _keeper_lost,
     "active/with a child": _with_child,
     "active/charged": _charged,
     "cancelled/charged late": _charged_late,

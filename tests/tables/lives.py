@@ -157,7 +157,9 @@ def holders_that_go_silent() -> Told:
     world.ok(_gone(left, "locks_free"))
     attempt, other, third = (world.activate(task) for task in ("expired", "gone", "stopped"))
     world.ok(world.event(attempt))
-    world.ok(c.ReportStopped(attempt=third.attempt, fence=third.fence, duration_us=SECOND, note="drained"))
+    world.ok(
+        c.ReportStopped(reason="drained", attempt=third.attempt, fence=third.fence, duration_us=SECOND, note="drained")
+    )
     world.advance(3 * SECOND)
     world.refuse(world.expiry(silent))
     world.ok(world.renewal(attempt))
@@ -205,7 +207,7 @@ def cancels_in_pages() -> Told:
     world.ok(c.CancelPlan(plan=plan, note="stop"))
     world.settle()
     world.ok(c.CancelPlan(plan=plan))
-    world.do(c.ReportStopped(attempt=one.attempt, fence=one.fence, duration_us=2 * SECOND))
+    world.do(c.ReportStopped(reason="drained", attempt=one.attempt, fence=one.fence, duration_us=2 * SECOND))
     world.advance(24 * SECOND)
     for hold in [held for held in world.live.values.values() if isinstance(held, HoldState)]:
         if hold.state == "unsettled":

@@ -123,10 +123,13 @@ COMMANDS: dict[str, Callable[[World], Any]] = {
         attempt=_attempt(w).attempt, fence=99, spec=_order_of(w).spec, facts=w.facts_of(_attempt(w), duration_us=3)
     ),
     "report_stopped": lambda w: c.ReportStopped(
-        attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND
+        reason="drained", attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND
     ),
     "report_lost": lambda w: c.ReportStopped(
-        attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND, lost=True
+        attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND, reason="lease_expired"
+    ),
+    "report_keeper_lost": lambda w: c.ReportStopped(
+        attempt=_attempt(w).attempt, fence=_attempt(w).fence, duration_us=SECOND, reason="keeper_lost"
     ),
     "verify": _verification,
     "apply": lambda w: c.ApplyResult(attempt=_attempt(w).attempt),
@@ -172,6 +175,7 @@ LIVE_COMMANDS = SAID | {
     "report_failed",
     "report_stopped",
     "report_lost",
+    "report_keeper_lost",
     "holder_gone",
 }
 ACCEPTED: dict[str, set[str]] = {

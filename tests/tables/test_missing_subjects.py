@@ -35,7 +35,7 @@ MISSING: list[tuple[str, Any]] = [
         "/attempt",
         c.AppendEvent(attempt=ABSENT, fence=1, spec=DIGEST, input_set=DIGEST, family="heartbeat_observed"),
     ),
-    ("/attempt", c.ReportStopped(attempt=ABSENT, fence=1, duration_us=1)),
+    ("/attempt", c.ReportStopped(reason="drained", attempt=ABSENT, fence=1, duration_us=1)),
     ("/attempt", c.RecordVerification(attempt=ABSENT, result=DIGEST, outcome="passed", duration_us=1)),
     ("/attempt", c.ApplyResult(attempt=ABSENT)),
     ("/attempt", c.ExpireAttempt(attempt=ABSENT, expected=1)),
@@ -86,7 +86,7 @@ def test_w17_a_fence_that_is_not_its_own_is_stale_wherever_it_is_shown(kind: str
         "release": c.ReleaseReservation(attempt=attempt.attempt, fence=fence),
         "activate": world.activation(attempt, fence=fence) if kind == "activate" else None,
         "event": world.event(attempt, fence=fence),
-        "stopped": c.ReportStopped(attempt=attempt.attempt, fence=fence, duration_us=1),
+        "stopped": c.ReportStopped(reason="drained", attempt=attempt.attempt, fence=fence, duration_us=1),
         "report": c.ReportResult(
             attempt=attempt.attempt, fence=fence, spec=world.order(TASK).spec, facts=world.facts_of(attempt)
         ),

@@ -170,7 +170,7 @@ def nobody_decided() -> str:
         c.TellDependents(order="x"),
         c.AdvanceCancel(plan="x"),
         c.EnforceDeadline(plan="x", expected=1),
-        c.ReportStopped(attempt="x", fence=1, duration_us=0),
+        c.ReportStopped(reason="drained", attempt="x", fence=1, duration_us=0),
         c.RecordVerification(attempt="x", result=DIGEST, outcome="passed", duration_us=0),
     ],
     ids=lambda command: type(command).__name__,
@@ -1037,7 +1037,9 @@ def test_a_duration_past_every_bound_is_refused(state: str) -> None:
     world = world_in(state)
     known = attempt(world)
     too_long = 366 * DAY_US
-    commands: list[Any] = [c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=too_long)]
+    commands: list[Any] = [
+        c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=too_long)
+    ]
     if state == "active/running":
         facts: ResultFacts = world.facts_of(known, usage=())
         commands.append(world.result(known, replace(facts, duration_us=too_long)))
@@ -1064,7 +1066,7 @@ def a_result_under_a_dead_fence() -> str:
 @case("stale_fence")
 def a_stop_under_another_fence() -> str:
     world = world_in("active/running")
-    return refused(world, c.ReportStopped(attempt=attempt(world).attempt, fence=9, duration_us=1))
+    return refused(world, c.ReportStopped(reason="drained", attempt=attempt(world).attempt, fence=9, duration_us=1))
 
 
 @case("verification_missing")

@@ -23,6 +23,7 @@ from fencepost.core.records.common import (
     LogRef,
     Name,
     Positive,
+    StoppedFor,
     Text,
     Usage,
 )
@@ -353,17 +354,19 @@ class ReportResult(Command, frozen=True, tag="report_result"):
 
 
 class ReportStopped(Command, frozen=True, tag="report_stopped"):
-    """The holder stopped its own attempt before it was done and saw its tree end.
+    """The holder ended its own attempt before it was done and saw its tree end.
 
-    A drain is a planned pause. `lost` says that it was none: the supervisor ended the tree because nobody had renewed
-    the lease in time.
+    A drain is a planned pause. Anything else was none: the supervisor ended the tree because nobody had renewed the
+    lease in time, or the supervisor itself was lost.
     """
 
     attempt: Subject
     fence: Positive
     duration_us: Count
+    reason: StoppedFor
     note: Text = ""
-    lost: bool = False
+    stdout: LogRef | None = None
+    stderr: LogRef | None = None
 
 
 class RecordVerification(Command, frozen=True, tag="record_verification"):

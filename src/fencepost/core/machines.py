@@ -171,6 +171,7 @@ WORK_ORDER = Machine(
                 "waiting_for_worker",
                 "lease_expired",
                 "holder_gone",
+                "keeper_lost",
                 "drained",
                 "reservation_expired",
                 "reservation_released",

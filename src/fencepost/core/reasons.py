@@ -182,6 +182,11 @@ _WAITS = (
         f"{_RUN}, or fencepost worker start",
     ),
     _wait(
+        "keeper_lost",
+        "The process that watched over its program was lost; nothing of that runs any more, and it may run again.",
+        f"{_RUN}, or fencepost worker start",
+    ),
+    _wait(
         "drained",
         "Its worker was told to stop and stopped it cleanly; no attempt was charged.",
         f"{_RUN}, or fencepost worker start",

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.plan import Acceptance, Retry, Wait
 
-FOLD_VERSION = 5
+FOLD_VERSION = 6
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -297,6 +297,7 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     application_seq: int = 0
     gone_seq: int = 0  # of the proof that its holder is gone
     yielded_seq: int = 0  # of its end, where it ended to wait
+    stopped_seq: int = 0  # of its end, where its own side ended it
     note: str = ""  # of its last heartbeat that had one
     heard_us: int = 0  # logical time of its last event
     checkpoint: str = ""  # envelope of the last checkpoint that it saved

@@ -224,6 +224,8 @@ def attempt_document(attempt: AttemptState) -> dict[str, Any]:
         "records": {
             "reservation": attempt.reservation_seq,
             "descriptor": attempt.descriptor_seq or None,
+            "yield": attempt.yielded_seq or None,
+            "stop": attempt.stopped_seq or None,
             "result": attempt.result_seq or None,
             "verification": attempt.verification_seq or None,
             "application": attempt.application_seq or None,

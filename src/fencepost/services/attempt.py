@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fencepost.core.canonical import digest_of
+from fencepost.core.canonical import digest_of, sanitize
 from fencepost.core.commands import (
     Activate,
     AnyCommand,
@@ -38,7 +38,7 @@ from fencepost.services.jobs import OUTCOME, Place, job_for, program_of
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.means import Means, attempt_lock
 from fencepost.services.outcomes import OUTCOME_BYTES_MAX, outcome_in
-from fencepost.services.results import facts_of, failed, log_ref, time_used, without
+from fencepost.services.results import facts_of, failed, log_ref, printed, stopped_for, time_used, without
 from fencepost.services.sink import Sink
 from fencepost.services.tasks import Task, layout_of, task_of
 
@@ -53,8 +53,9 @@ UNKEEPABLE = frozenset({"too_large", "bad_command", "out_of_range"})
 @dataclass(kw_only=True)
 class Run:
     """How far an attempt has come. `events` have not been told yet; `wish` is what it waits for if it has yielded,
-    `stdout` and `stderr` what it printed then."""
+    `stdout` and `stderr` what it printed then, `space` its folder, once that is laid out."""
 
+    space: Workspace | None = None
     ended: Ended | None = None
     events: tuple[AppendEvent, ...] = ()
     wish: WaitDraft | None = None
@@ -165,8 +166,8 @@ class Attempts:
         return self._report(lease, task, run.facts, run.events, after)
 
     def _work(self, lease: Lease, task: Task, run: Run) -> None:
-        """Write into `run` how far it came: no facts mean that its own side stopped it (lifecycle, 8)."""
-        space = self._means.workspaces.prepare(
+        """Write into `run` how far it came: no facts mean that its own side ended it (lifecycle, 8)."""
+        space = run.space = self._means.workspaces.prepare(
             attempt=lease.attempt,
             inputs=layout_of(task.spec, task.handed),
             params=task.spec.params.encode() if task.spec.params else None,
@@ -189,7 +190,9 @@ class Attempts:
             run.stderr, _ = log_ref(self._means, space.logs / "stderr", kept_as, run.token)
         # A callable that heard of it may end before it is ordered to.
         heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
-        if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not heeded:
+        # Whoever loses the supervisor of its program has not failed: nobody knows what it would have done.
+        gone = run.ended.reason == "keeper_lost" and run.ended.tree_empty
+        if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not (heeded or gone):
             run.facts = facts_of(
                 self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told, token=run.token
             )
@@ -301,7 +304,7 @@ class Attempts:
         return True
 
     def _stopped(self, lease: Lease, task: Task, run: Run) -> None:
-        """Tell of an attempt that its own side stopped, behind whatever it had said; it may never have started."""
+        """Tell of an attempt that its own side ended, behind whatever it had said; it may never have started."""
         ended = run.ended
         kernel = self._means.kernel
         # Whatever is said under a lease that is over is late, and this was said before.
@@ -313,16 +316,19 @@ class Attempts:
             if told:
                 self._means.insist(told, self._patience_us(lease))
             return
-        duration_us = 0 if ended is None else ended.duration_us
-        note = lease.lost or ("" if ended is None or ended.reason == "stopped" else ended.reason)
-        lost = bool(lease.lost) or (ended is not None and ended.reason == "lease_lost")
-        command = ReportStopped(attempt=lease.attempt, fence=lease.fence, duration_us=duration_us, note=note, lost=lost)
-        receipt = self._means.insist([*told, kernel.request("executor", command)], self._patience_us(lease))[-1]
-        if not receipt.ok and ended is not None:
-            # The fence is gone and the time is spent all the same: facts outlive authority.
-            message = f"stopped by its worker ({lease.lost or 'draining'})"
-            facts = self._failed(lease, task, run, "executor", "stopped_on_order", message)
-            self._means.issue("executor", _report_of(lease, task, facts))
+        reason, seen = stopped_for(lease.lost, ended)
+        stdout, stderr, unkept = printed(self._means, task.spec, run.space, run.token)
+        note = "\n".join(part for part in (seen, *unkept) if part)
+        command = ReportStopped(
+            attempt=lease.attempt,
+            fence=lease.fence,
+            duration_us=0 if ended is None else ended.duration_us,
+            reason=reason,
+            note=sanitize(without(run.token, note), kernel.limits.text_bytes_max),
+            stdout=stdout,
+            stderr=stderr,
+        )
+        self._means.insist([*told, kernel.request("executor", command)], self._patience_us(lease))
 
     def _yielded(self, lease: Lease, task: Task, run: Run, wish: WaitDraft, ended: Ended) -> ResultFacts | None:
         """Tell that the attempt waits for something (lifecycle, 9); facts where that is no way for it to end."""
@@ -342,7 +348,7 @@ class Attempts:
         refusal = self._means.insist(requests, self._patience_us(lease))[-1].refusal
         run.events = ()
         if refusal is None or refusal.code in ("stale_fence", "rejected_stale"):
-            return None  # under a stale fence its time is booked, and somebody else has the order
+            return None  # under a stale fence its time and output are kept, and somebody else has the order
         message = f"it could not yield, {refusal.code} at {refusal.field or '/'}: {refusal.message}"
         facts = self._failed(lease, task, run, "deterministic_input", "result_invalid", message)
         return replace(facts, exit_code=ended.exit_code, stdout=run.stdout, stderr=run.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 from fencepost.core.canonical import sanitize
 from fencepost.core.matching import matches, matches_any
 from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
-from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, Usage
+from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, StoppedFor, Usage
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError
@@ -43,6 +43,36 @@ def log_ref(means: Means, path: Path, classification: Classification, token: str
         kept = kept.replace(token.encode(), HIDDEN.encode())
     stored = means.artifacts.put_bytes(kept, classification=classification)
     return LogRef(digest=stored.digest, bytes_total=total, bytes_kept=len(kept)), ""
+
+
+def printed(
+    means: Means, spec: WorkOrderSpec, space: Workspace | None, token: str
+) -> tuple[LogRef | None, LogRef | None, list[str]]:
+    """What a stopped program printed, as far as that can be kept, and why something cannot: no stop waits for it."""
+    refs: list[LogRef | None] = []
+    unkept: list[str] = []
+    for stream in ("stdout", "stderr"):
+        ref, problem = None, ""
+        try:
+            if space is not None:
+                ref, problem = log_ref(means, space.logs / stream, spec.classification, token)
+        except StorageError as error:
+            problem = f"{stream} was not kept: {error.message}"
+        refs.append(ref)
+        unkept += [problem] if problem else []
+    return refs[0], refs[1], unkept
+
+
+def stopped_for(lost: str, ended: Ended | None) -> tuple[StoppedFor, str]:
+    """Why its own side ended an attempt, and what its supervisor saw of that, for whoever looks closely.
+
+    `lost` says why the lease was, "" for a lease that holds; without `ended` nothing had started.
+    """
+    if lost or (ended is not None and ended.reason == "lease_lost"):
+        return "lease_expired", lost or "lease_lost"
+    if ended is not None and ended.reason == "keeper_lost":
+        return "keeper_lost", ended.message
+    return "drained", "" if ended is None or ended.reason == "stopped" else ended.reason
 
 
 def artifact_refs(outputs: Sequence[Output]) -> tuple[ArtifactRef, ...]:

@@ -227,7 +227,7 @@ def _race(name: str, world: World, known: AttemptState) -> Any:
         "report": lambda: world.result(known),
         "report_failed": lambda: world.result(known, outcome="failed", failure="executor", message_code="timed_out"),
         "apply": lambda: c.ApplyResult(attempt=known.attempt),
-        "stop": lambda: c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=SECOND),
+        "stop": lambda: c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=SECOND),
         "cancel": lambda: c.CancelOrder(order=known.order),
         "cancel_again": lambda: c.CancelOrder(order=known.order),
     }[name]()
@@ -307,7 +307,7 @@ def test_case_09_pauses_cost_no_attempt_and_no_backoff_and_names_are_never_reuse
     for number in range(5):
         known = world.activate("a")
         world.ok(world.event(known))
-        world.ok(c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=SECOND))
+        world.ok(c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=SECOND))
         order = world.order("a")
         assert (order.state, order.reason, order.failures, order.yields) == ("ready", "drained", 0, number + 1)
         assert world.live.values[known.attempt].state == "yielded"
@@ -323,7 +323,7 @@ def test_case_09_a_drain_before_the_start_costs_nothing_and_counts_as_a_pause() 
     for number in range(3):
         known = world.activate("a")
         assert known.state == "leased"
-        world.ok(c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=0))
+        world.ok(c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=0))
         world.check()
         assert world.order("a").state == ("ready" if number < 2 else "budget_exhausted")
     assert world.order("a").yields == 2, "past the bound a pause is charged like any other attempt"

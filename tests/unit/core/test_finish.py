@@ -245,7 +245,7 @@ def test_case_01_the_hold_of_a_cancelled_attempt_stays_until_its_facts_come_or_a
             expected = 30 * SECOND
         hold = world.live.values[known.hold]
         assert (hold.state, hold.held, hold.charged) == ("settled", {}, {"attempts": 1, "time_us": expected})
-        late = c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=9 * SECOND)
+        late = c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=9 * SECOND)
         assert world.refused(late) in ("rejected_stale", "stale_fence")
         world.check()
 
@@ -253,8 +253,9 @@ def test_case_01_the_hold_of_a_cancelled_attempt_stays_until_its_facts_come_or_a
 def test_case_01_a_stop_told_late_is_charged_once_and_credits_nothing() -> None:
     world = world_in("cancelled/live")
     known = attempt(world)
-    late = c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=3 * SECOND)
-    assert [world.refused(late), world.refused(late)] == ["rejected_stale", "stale_fence"]
+    late = c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=3 * SECOND)
+    assert [world.refused(late), world.refused(late)] == ["rejected_stale", "rejected_stale"]
+    assert [(body.what, body.duration_us) for body in bodies(world, LateRecord)] == [("stop", 3 * SECOND)], "kept once"
     assert world.order("a").account.charged == {"attempts": 1, "time_us": 3 * SECOND}
     assert world.refused(world.result(known, duration_us=3 * SECOND)) == "rejected_stale"
     assert world.order("a").account.charged == {"attempts": 1, "time_us": 3 * SECOND}, "one receipt, one charge"
@@ -340,9 +341,9 @@ def test_case_03_the_replaced_worker_reports_last_and_changes_nothing_but_the_bi
         world.result(stalled, outcome="failed", failure="executor", message_code="timed_out", usage=spent),
         world.result(stalled, usage=spent),
         world.event(stalled, "heartbeat_observed"),
-        c.ReportStopped(attempt=stalled.attempt, fence=stalled.fence, duration_us=12 * SECOND),
+        c.ReportStopped(reason="drained", attempt=stalled.attempt, fence=stalled.fence, duration_us=12 * SECOND),
     ]
-    assert [world.refused(command) for command in late] == ["rejected_stale"] * 3 + ["stale_fence"]
+    assert [world.refused(command) for command in late] == ["rejected_stale"] * 4
     assert world.ok(world.renewal(stalled))["lost"][0]["code"] == "stale_fence"
     after = world.order("a")
     assert (after.state, after.failures, after.reason) == (order.state, order.failures, order.reason)

@@ -1049,7 +1049,7 @@ def test_g2_a_waiting_order_that_is_cancelled_after_an_effect_has_failed() -> No
 def test_lifecycle_8_an_attempt_that_was_ended_for_want_of_a_renewal_is_no_planned_pause(state: str) -> None:
     world = world_in(state)
     mine = attempt(world)
-    stopped = c.ReportStopped(attempt=mine.attempt, fence=mine.fence, duration_us=SECOND, lost=True)
+    stopped = c.ReportStopped(attempt=mine.attempt, fence=mine.fence, duration_us=SECOND, reason="lease_expired")
     world.ok(stopped)
     order = world.order(TASK)
     assert (order.state, order.reason) == ("ready", "lease_expired")

@@ -148,8 +148,9 @@ def test_a_refusal_does_not_depend_on_what_was_decided_before() -> None:
     for known_ruling in (False, True):
         world = world_in("cancelled/live")
         known = attempt_in(world)
-        world.refused(world.result(known))  # settles the hold by the receipt of time
-        stopped = c.ReportStopped(attempt=known.attempt, fence=known.fence, duration_us=SECOND)
+        world.limits = replace(world.limits, late_records_per_attempt=1)
+        world.refused(world.result(known))  # settles the hold by the receipt of time, and is all that is kept
+        stopped = c.ReportStopped(reason="drained", attempt=known.attempt, fence=known.fence, duration_us=SECOND)
         if not known_ruling:
             subject = f"decision:{world.given().questions['report_result/attempt']}"
             for fold in (world.live, world.replayed):

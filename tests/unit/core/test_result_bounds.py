@@ -107,7 +107,7 @@ def test_w7_so_are_a_drains_and_a_verifiers_durations(duration_us: int, code: st
     expected = (code, "/duration_us", {"subject": "the duration", "needed": f"at most {MOST_US} us"})
     running = world_in("active/running")
     attempt = running.attempt_of(running.order(TASK))
-    stopped = c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=duration_us)
+    stopped = c.ReportStopped(reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=duration_us)
     assert told(running, stopped) == (expected if code else ("", "", {}))
     waiting = world_in("result_pending/unverified")
     attempt = waiting.attempt_of(waiting.order(TASK))
@@ -120,7 +120,7 @@ def test_w7_so_are_a_drains_and_a_verifiers_durations(duration_us: int, code: st
 def test_w17_a_drain_that_took_no_time_charges_none() -> None:
     world = world_in("active/running")
     attempt = world.attempt_of(world.order(TASK))
-    world.ok(c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=0))
+    world.ok(c.ReportStopped(reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=0))
     assert world.live.values[attempt.hold].charged == {}
 
 
@@ -164,7 +164,7 @@ def test_w17_a_second_result_is_answered_with_what_became_of_it() -> None:
 def test_w17_a_late_drain_and_a_late_verifier_are_told_nothing_more_than_that() -> None:
     world = world_in("cancelled/live")
     attempt = world.attempt_of(world.order(TASK))
-    stopped = world.do(c.ReportStopped(attempt=attempt.attempt, fence=attempt.fence, duration_us=5))
+    stopped = world.do(c.ReportStopped(reason="drained", attempt=attempt.attempt, fence=attempt.fence, duration_us=5))
     assert stopped.refusal is not None and stopped.refusal.code == "rejected_stale" and stopped.result == {}
     conflict = world_in("conflict")
     attempt = conflict.attempt_of(conflict.order(TASK))

@@ -262,6 +262,11 @@ def time_receipt(attempt: AttemptState) -> str:
     return f"{KERNEL}:{attempt.attempt}:time"
 
 
+def time_used(attempt: AttemptState, duration_us: int) -> Usage:
+    """That receipt, where the supervisor tells of an end without a result."""
+    return Usage(receipt=f"{attempt.attempt}:time", provider=KERNEL, amounts={TIME: duration_us})
+
+
 def used(batch: Batch, usages: Sequence[Usage], hold: HoldState) -> Used:
     """Add up the receipts that this hold has not booked yet; one that is named twice counts once.
 
@@ -340,12 +345,12 @@ def settle_late(batch: Batch, attempt: AttemptState, usages: Sequence[Usage]) ->
 
 
 def late_usages(batch: Batch, attempt: AttemptState) -> list[Usage]:
-    """Receipts of results that came after the lease had lapsed and before anybody ended it: not booked yet."""
+    """Receipts of ends that were told after the lease had lapsed and before anybody ended it: not booked yet."""
     usages: list[Usage] = []
     for what, _, seq in attempt.late:
-        late = batch.body(seq, LateRecord) if what == "result" else None
-        if late is not None and late.facts is not None and late.fence == attempt.fence:
-            usages.extend(late.facts.usage)
+        if what in ("result", "stop", "yield"):
+            late = batch.body(seq, LateRecord)
+            usages.extend((time_used(attempt, late.duration_us),) if late.facts is None else late.facts.usage)
     return usages
 
 

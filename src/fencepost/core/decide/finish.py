@@ -7,13 +7,14 @@ recorded backoff, or failed. What comes late is kept, refused, and still paid fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from fencepost.core.amounts import is_dimension
-from fencepost.core.canonical import encode, encode_trusted
-from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped
+from fencepost.core.canonical import digest_of, encode, encode_trusted
+from fencepost.core.commands import ApplyResult, RecordVerification, ReportResult, ReportStopped, ReportYielded
 from fencepost.core.decide import ending
 from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.dispatch import fence_refusal, is_kept, remembers_more
@@ -24,6 +25,7 @@ from fencepost.core.matching import matches, matches_any
 from fencepost.core.reasons import FAILURES, Refusal
 from fencepost.core.records.attempt import (
     AttemptResult,
+    AttemptStopped,
     Backoff,
     Checked,
     LateRecord,
@@ -122,7 +124,7 @@ def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: st
     if is_kept(attempt, "result", digest):
         return kept
     before = len(batch.facts)
-    if _is_to_be_kept(batch, attempt, command):
+    if _is_to_be_kept(batch, attempt, command.fence, command.facts.usage):
         _keep(batch, attempt, command, digest, "rejected_stale", "stale_fence")
     ending.settle_late(batch, attempt, command.facts.usage)
     if len(batch.facts) == before:
@@ -130,20 +132,20 @@ def _late(batch: Batch, attempt: AttemptState, command: ReportResult, digest: st
     return batch.decided({"disposition": "rejected_stale"}, kept)
 
 
-def _is_to_be_kept(batch: Batch, attempt: AttemptState, command: ReportResult) -> bool:
-    """Whether a late result is remembered.
+def _is_to_be_kept(batch: Batch, attempt: AttemptState, fence: int, usages: Sequence[Usage]) -> bool:
+    """Whether a late end is remembered.
 
     While the hold is still held, its end reads the receipts from these records: only they could tell of new ones, and
     there are never more of them than a hold may book.
     """
     hold = ending.hold_of(batch, attempt)
     if hold.state != "held":
-        return remembers_more(batch, attempt, command.fence)
+        return remembers_more(batch, attempt, fence)
     waiting = ending.used(batch, ending.late_usages(batch, attempt), hold).receipts
-    fresh = set(ending.used(batch, command.facts.usage, hold).receipts).difference(waiting)
+    fresh = set(ending.used(batch, usages, hold).receipts).difference(waiting)
     if len(waiting) + len(fresh) > batch.given.limits.receipts_per_hold_max:
         return False
-    return bool(fresh) or remembers_more(batch, attempt, command.fence)
+    return bool(fresh) or remembers_more(batch, attempt, fence)
 
 
 def _keep(
@@ -169,8 +171,8 @@ def _keep(
 
 
 def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
-    """The holder proved its tree's end; its time stays charged. A drain credits the attempt back, a lost lease does not
-    (lifecycle, 8): that costs what it costs where another worker ends it."""
+    """The holder proved its tree's end; its time stays charged. A drain credits the attempt back, a lost lease and a
+    lost keeper do not (lifecycle, 8): they cost what they cost where another worker ends the attempt."""
     attempt = batch.find(command.attempt, AttemptState)
     if attempt is None:
         return Refusal(code="not_found", field="/attempt", detail={"subject": command.attempt})
@@ -179,33 +181,64 @@ def report_stopped(batch: Batch, command: ReportStopped) -> Decided | Refusal:
         return Refusal(code="out_of_range", field="/duration_us", detail=detail)
     refusal = fence_refusal(batch, attempt, command.fence)
     if refusal is not None:
-        return stopped_late(batch, attempt, command.fence, command.duration_us, refusal)
+        return ended_late(batch, attempt, command)
     order = ending.order_of(batch, attempt.order)
-    reason = "lease_expired" if command.lost else "drained"
-    credited = {"attempts": 1} if not command.lost and order.yields < batch.given.limits.yields_max else {}
-    is_pause = attempt.state == "running" and not command.lost
+    batch.emit(
+        attempt.attempt,
+        AttemptStopped(
+            order=order.order,
+            fence=command.fence,
+            reason=command.reason,
+            duration_us=command.duration_us,
+            note=command.note,
+            stdout=command.stdout,
+            stderr=command.stderr,
+        ),
+    )
+    evidence = str(batch.facts[-1].seq)
+    drained = command.reason == "drained"
+    credited = {"attempts": 1} if drained and order.yields < batch.given.limits.yields_max else {}
+    is_pause = drained and attempt.state == "running"
     path = ("yielded",) if is_pause else ("cancellation_requested", "cancelled_no_effect")
-    ending.move_attempt(batch, attempt, *path, reason=reason, evidence=command.note)
+    ending.move_attempt(batch, attempt, *path, reason=command.reason, evidence=evidence)
     charged = {"time_us": command.duration_us} if command.duration_us else {}
     batch.emit(
         attempt.hold,
         HoldSettled(charged=charged, basis="stopped", receipts=(ending.time_receipt(attempt),), credited=credited),
     )
-    ending.lose(batch, order.order, reason, attempt.attempt)
+    ending.lose(batch, order.order, command.reason, attempt.attempt)
     return batch.decided({"order": order.order})
 
 
-def stopped_late(
-    batch: Batch, attempt: AttemptState, fence: int, duration_us: int, refusal: Refusal
-) -> Decided | Refusal:
-    """The fence is gone and nothing is credited, but the time is spent all the same: facts outlive authority."""
-    if fence != attempt.fence:
-        return refusal
-    usage = Usage(receipt=f"{attempt.attempt}:time", provider=ending.KERNEL, amounts={ending.TIME: duration_us})
+def ended_late(batch: Batch, attempt: AttemptState, command: ReportStopped | ReportYielded) -> Decided | Refusal:
+    """The fence is gone: nothing is credited and nothing waits. What was spent and printed stays true, and is kept
+    within the bound: facts outlive authority (W17)."""
+    detail = {"subject": attempt.attempt}
+    late = Refusal(code="rejected_stale", field="/fence", detail=detail)
+    stale = Refusal(code="stale_fence", field="/fence", detail=detail)
+    if command.fence != attempt.fence or attempt.state == "reserved":
+        return stale
+    what: Literal["stop", "yield"] = "stop" if isinstance(command, ReportStopped) else "yield"
+    digest = digest_of(command)
+    if is_kept(attempt, what, digest):
+        return late
+    usages = (ending.time_used(attempt, command.duration_us),)
     before = len(batch.facts)
-    ending.settle_late(batch, attempt, (usage,))
-    late = Refusal(code="rejected_stale", field="/fence", detail={"subject": attempt.attempt})
-    return batch.decided({}, late) if len(batch.facts) > before else refusal
+    if _is_to_be_kept(batch, attempt, command.fence, usages):
+        body = LateRecord(
+            order=attempt.order,
+            fence=command.fence,
+            what=what,
+            digest=digest,
+            disposition="rejected_stale",
+            reason="stale_fence",
+            duration_us=command.duration_us,
+            stdout=command.stdout,
+            stderr=command.stderr,
+        )
+        batch.emit(attempt.attempt, body)
+    ending.settle_late(batch, attempt, usages)
+    return batch.decided({}, late) if len(batch.facts) > before else stale
 
 
 def record_verification(batch: Batch, command: RecordVerification) -> Decided | Refusal:

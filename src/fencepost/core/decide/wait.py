@@ -12,7 +12,7 @@ from fencepost.core.decide.batch import Batch, Decided
 from fencepost.core.decide.clock import prove_deadline
 from fencepost.core.decide.dispatch import fence_refusal, speaker
 from fencepost.core.decide.drafts import out_of_range
-from fencepost.core.decide.finish import stopped_late
+from fencepost.core.decide.finish import ended_late
 from fencepost.core.decide.recover import in_state
 from fencepost.core.evolve.inside import reason_of
 from fencepost.core.planfile.values import NAME_RULE
@@ -37,7 +37,7 @@ def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
         return refusal
     stale = fence_refusal(batch, attempt, command.fence)
     if stale is not None:
-        return stopped_late(batch, attempt, command.fence, command.duration_us, stale)
+        return ended_late(batch, attempt, command)
     if attempt.state != "running":
         detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "running"}
         return Refusal(code="attempt_state", field="/attempt", detail=detail)

@@ -45,6 +45,7 @@ STEPS: dict[type, Callable[[Edit, Any], None]] = {
     attempt.CheckpointEnvelope: _inside.checkpoint_envelope,
     attempt.AttemptArtifact: _inside.attempt_artifact,
     attempt.AttemptYielded: _inside.attempt_yielded,
+    attempt.AttemptStopped: _attempt.attempt_stopped,
     attempt.WorkerEnrolled: _attempt.worker_enrolled,
     attempt.AttemptReservation: _attempt.attempt_reservation,
     attempt.AttemptDescriptor: _attempt.attempt_descriptor,

@@ -197,6 +197,15 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     move_order(edit, order, "result_pending", reason)
 
 
+def attempt_stopped(edit: Edit, body: attempt.AttemptStopped) -> None:
+    known = edit.need(edit.fact.subject, AttemptState)
+    order = edit.need(body.order, OrderState)
+    if known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known):
+        raise edit.corrupt(f"{known.attempt} is stopped under a stale fence")
+    edit.require(not known.stopped_seq, f"{known.attempt} is stopped twice")
+    edit.change(known.attempt, known, stopped_seq=edit.fact.seq)
+
+
 def late_record(edit: Edit, body: attempt.LateRecord) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     if any((what, digest) == (body.what, body.digest) for what, digest, _ in known.late):
@@ -207,6 +216,10 @@ def late_record(edit: Edit, body: attempt.LateRecord) -> None:
     conflicts = body.what == "result" and bool(known.result)
     edit.require(conflicts == (body.disposition == "rejected_conflict"), f"this late {body.what} is of another kind")
     edit.require(body.digest != known.result, f"{known.attempt} has reported this very result")
+    if body.what not in ("stop", "yield"):
+        printed = body.stdout is not None or body.stderr is not None
+        edit.require(not (body.duration_us or printed), f"this late {body.what} tells of an end")
+    edit.require(body.facts is None or body.what == "result", f"this late {body.what} has the facts of a result")
     if body.facts is not None:
         edit.require(body.digest == sha256_of(encode_trusted(body.facts)), f"this late {body.what} has another digest")
     edit.change(known.attempt, known, late=(*known.late, (body.what, body.digest, edit.fact.seq)))
@@ -314,6 +327,8 @@ def attempt_moved(edit: Edit, body: attempt.AttemptMoved) -> None:
         edit.require_proof("lease_expiry", known.attempt, known.version)
     elif body.target == "lease_expired":
         edit.require(known.gone_seq == edit.fact.seq - 1, f"the holder of {known.attempt} is not proved gone")
+    elif body.reason == "keeper_lost":
+        edit.require(known.stopped_seq > 0, f"nobody said that the keeper of {known.attempt} was lost")
     move_attempt(edit, known, body.target, body.reason)
 
 

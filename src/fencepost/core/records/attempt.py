@@ -17,6 +17,7 @@ from fencepost.core.records.common import (
     LogRef,
     Name,
     Positive,
+    StoppedFor,
     Text,
     Usage,
 )
@@ -156,6 +157,19 @@ class AttemptYielded(Body, frozen=True):
     stderr: LogRef | None = None
 
 
+@record_kind("attempt_stopped", 1, "W5", "W17")
+class AttemptStopped(Body, frozen=True):
+    """The holder ended its own attempt before it was done and saw its tree end. The moves that follow name this."""
+
+    order: str
+    fence: Positive
+    reason: StoppedFor
+    duration_us: Count
+    note: Text = ""  # what the supervisor saw, for whoever looks closely
+    stdout: LogRef | None = None  # what it printed, None for nothing
+    stderr: LogRef | None = None
+
+
 class ValidationReceipt(Wire, frozen=True):
     """One check that the executor's side made of an output. Evidence for the reducer, not a verdict."""
 
@@ -202,15 +216,21 @@ class AttemptResult(Body, frozen=True):
 
 @record_kind("late_record", 1, "W17")
 class LateRecord(Body, frozen=True):
-    """A fact that came under a fence that is no longer live: kept, refused, its usage still counted."""
+    """A fact that came under a fence that is no longer live: kept, refused, its usage still counted.
+
+    A result has its facts; an end by a stop or a yield has the time that its supervisor measured, and what was printed.
+    """
 
     order: str
     fence: Positive
-    what: Literal["result", "event", "checkpoint", "artifact", "yield", "child"]
+    what: Literal["result", "event", "checkpoint", "artifact", "yield", "stop", "child"]
     digest: Digest
     disposition: Literal["rejected_stale", "rejected_conflict"]
     reason: str
     facts: ResultFacts | None = None
+    duration_us: Count = 0
+    stdout: LogRef | None = None
+    stderr: LogRef | None = None
 
 
 @record_kind("verification_receipt", 1, "C9", "W7")

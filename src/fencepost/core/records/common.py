@@ -23,6 +23,8 @@ Amounts = dict[str, Count]
 Classification = Literal["public", "internal", "private"]
 CheckpointKind = Literal["blob/1", "steps/1"]
 """Registered payloads: `blob/1`, bytes that only their program reads; `steps/1`, recorded steps by name."""
+StoppedFor = Literal["drained", "lease_expired", "keeper_lost"]
+"""Why a holder ended its own attempt: told to stop, without a renewal, or without the supervisor of its program."""
 FailureClass = Literal[
     "deterministic_input",
     "policy",

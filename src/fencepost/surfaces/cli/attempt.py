@@ -13,6 +13,8 @@ from fencepost.core.records.attempt import (
     AttemptDescriptor,
     AttemptReservation,
     AttemptResult,
+    AttemptStopped,
+    AttemptYielded,
     ResultApplication,
     VerificationReceipt,
 )
@@ -40,6 +42,8 @@ app = App(name="attempt", help="The evidence of attempts; and inside one, what i
 _RECORDS: dict[str, type[Body]] = {
     "reservation": AttemptReservation,
     "descriptor": AttemptDescriptor,
+    "yield": AttemptYielded,
+    "stop": AttemptStopped,
     "result": AttemptResult,
     "verification": VerificationReceipt,
     "application": ResultApplication,
@@ -182,6 +186,11 @@ def _record_rows(evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
     if descriptor := evidence["descriptor"]:
         rows.append(("granted", one_line(", ".join(descriptor["granted"])) or "nothing beyond running"))
         rows.append(("inputs", descriptor["input_set"]))
+    if yielded := evidence["yield"]:
+        rows.append(("yielded", amounts({"time_us": yielded["duration_us"]})))
+    if stop := evidence["stop"]:
+        rows.append(("stopped", f"{stop['reason']}, {amounts({'time_us': stop['duration_us']})}"))
+        rows += [("stopped", line) for line in line_by_line(stop.get("note", ""))]
     if result := evidence["result"]:
         facts = result["facts"]
         code = f"exit code {facts['exit_code']}" if facts.get("exit_code") is not None else ""

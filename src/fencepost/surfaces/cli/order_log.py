@@ -17,7 +17,7 @@ import msgspec
 
 from fencepost.app import App
 from fencepost.core.machines import ENDED, LIVE
-from fencepost.core.records.attempt import AttemptYielded, VerificationReceipt
+from fencepost.core.records.attempt import AttemptStopped, AttemptYielded, LateRecord, VerificationReceipt
 from fencepost.core.records.common import LogRef
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
@@ -29,6 +29,7 @@ from fencepost.surfaces.cli.words import block, state_text
 
 LOG_BYTES_MAX = 16 * 2**20  # kept of one stream at most: twice a MiB and the line that states the gap
 FOLLOW_S = 0.2
+_ENDS = ("result", "stop", "yield")  # late facts that tell of an attempt's end
 SILENT_LOOKS = 3  # a worker that ends gives its attempts back first: a look may have come in between
 
 
@@ -39,11 +40,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     attempt: AttemptState
     kept: dict[str, LogRef]
     reported: bool  # its output is final
-
-    @property
-    def told(self) -> bool:
-        """Whether the attempt's end says what it printed."""
-        return bool(self.attempt.result_seq or self.attempt.yielded_seq)
+    told: bool  # whether a record of its end says what it printed
 
     @property
     def title(self) -> str:
@@ -114,16 +111,35 @@ def _choose(look: Look, order_id: str, ordinal: int | None, verifier: bool) -> C
         attempt = next((one for one in look.attempts(order_id) if one.ordinal == ordinal), None)
     if attempt is None:
         return None
-    source: Any = None
-    if verifier and attempt.verification_seq:
-        source = look.body(attempt.verification_seq, VerificationReceipt)
-    elif not verifier and attempt.yielded_seq:
-        source = look.body(attempt.yielded_seq, AttemptYielded)
-    elif not verifier:
-        source = look.facts(attempt.result_seq)
+    source = _verification(look, attempt) if verifier else _end(look, attempt)
     kept = {stream: ref for stream in ("stdout", "stderr") if (ref := getattr(source, stream, None)) is not None}
     waiting = ("reserved", *LIVE, *(("result_reported",) if verifier else ()))
-    return Chosen(order=order, attempt=attempt, kept=kept, reported=source is not None or attempt.state not in waiting)
+    return Chosen(
+        order=order,
+        attempt=attempt,
+        kept=kept,
+        reported=source is not None or attempt.state not in waiting,
+        told=source is not None,
+    )
+
+
+def _verification(look: Look, attempt: AttemptState) -> VerificationReceipt | None:
+    return look.body(attempt.verification_seq, VerificationReceipt) if attempt.verification_seq else None
+
+
+def _end(look: Look, attempt: AttemptState) -> Any:
+    """What tells of the attempt's end, and what it printed: in time, else the last that came late; None for none."""
+    if attempt.yielded_seq:
+        return look.body(attempt.yielded_seq, AttemptYielded)
+    if attempt.stopped_seq:
+        return look.body(attempt.stopped_seq, AttemptStopped)
+    if attempt.result_seq:
+        return look.facts(attempt.result_seq)
+    for what, _, seq in reversed(attempt.late):
+        if what in _ENDS:
+            late = look.body(seq, LateRecord)
+            return late if late.facts is None else late.facts
+    return None
 
 
 def _wait_for_attempt(home: App, order: str, ordinal: int | None, verifier: bool) -> Chosen | None:

@@ -69,7 +69,9 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(("ordinal", "generation", "fence"), "is compared for being equal; moves try others"),
         **dict.fromkeys(("worker", "host", "boot_id"), "is compared for being equal; moves try others"),
         **dict.fromkeys(("reserved_us", "activated_us", "ended_us"), "a time that only amounts are computed from"),
-        **dict.fromkeys(("reservation_seq", "descriptor_seq", "result_seq", "yielded_seq"), "names a record"),
+        **dict.fromkeys(
+            ("reservation_seq", "descriptor_seq", "result_seq", "yielded_seq", "stopped_seq"), "names a record"
+        ),
         **dict.fromkeys(("gone_seq",), "is asked for in the batch that sets it"),
         **dict.fromkeys(("reason",), "is shown, and asked by no decider"),
         **dict.fromkeys(("note", "heard_us"), "is only shown"),

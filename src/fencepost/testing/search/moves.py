@@ -192,7 +192,7 @@ def _said(place: Place, attempt: AttemptState, name: str, fence: int, spec: str,
         report = c.ReportResult(attempt=subject, fence=fence, spec=spec, facts=facts)
         yield Move("worker", f"{name} reports that it {variant}", report)
     if left.get("stop"):
-        stopped = c.ReportStopped(attempt=subject, fence=fence, duration_us=UNIT_US)
+        stopped = c.ReportStopped(reason="drained", attempt=subject, fence=fence, duration_us=UNIT_US)
         yield Move("worker", f"{name} reports that it was stopped", stopped, "stop")
     for said in inside.of_attempt(place, attempt, name, fence, spec, input_set):
         yield Move("worker", *said)

@@ -322,6 +322,8 @@ def _receipts(place: Place, attempt: AttemptState) -> Iterator[str]:
         facts = body.facts if isinstance(body, AttemptResult | LateRecord) else None
         for usage in () if facts is None else facts.usage:
             yield f"{usage.provider}:{usage.receipt}"
+    if any(what in ("stop", "yield") for what, _, _ in attempt.late):
+        yield f"kernel:{attempt.attempt}:time"
 
 
 _ATTEMPT_OF = {

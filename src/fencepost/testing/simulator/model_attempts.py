@@ -109,7 +109,7 @@ def late(world: World, attempt: Attempt, command: Mapping[str, Any], what: str) 
         return Refused("rejected_stale")
     if not _has_room(world, attempt, command["fence"]):
         return Refused("stale_fence")
-    _keep(world, attempt, what, digest, "rejected_stale", "stale_fence", None)
+    _keep(world, attempt, what, digest, "stale_fence")
     return Refused("rejected_stale")
 
 
@@ -124,21 +124,25 @@ def _keep(
     attempt: Attempt,
     what: str,
     digest: str,
-    disposition: str,
     reason: str,
-    facts: Mapping[str, Any] | None,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    told: Mapping[str, Any] | None = None,
 ) -> None:
     body: dict[str, Any] = {
         "order": attempt.order,
         "fence": attempt.fence,
         "what": what,
         "digest": digest,
-        "disposition": disposition,
+        "disposition": "rejected_conflict" if reason == "results_differ" else "rejected_stale",
         "reason": reason,
     }
     if facts is not None:
         body["facts"] = facts
         attempt.late_usages.extend(facts.get("usage", ()))
+    if told is not None:
+        body |= {key: told[key] for key in ("duration_us", "stdout", "stderr") if told.get(key)}
+        attempt.late_usages.append(_time_used(attempt, told))
     world.expect("late_record", attempt.attempt, body)
     attempt.late.append((what, digest))
 
@@ -206,7 +210,7 @@ def _second_result(world: World, order: Order, attempt: Attempt, facts: Mapping[
     if ("result", digest) in attempt.late:
         return Refused("rejected_conflict")
     if _has_room(world, attempt, attempt.fence):
-        _keep(world, attempt, "result", digest, "rejected_conflict", "results_differ", facts)
+        _keep(world, attempt, "result", digest, "results_differ", facts=facts)
     if order.state == "result_pending" and order.attempt == attempt.attempt:
         move(world, order, "conflict", "results_differ", attempt.attempt)
         settle_from_result(world, attempt, attempt.facts)
@@ -223,7 +227,7 @@ def _late_result(world: World, attempt: Attempt, fence: int, facts: Mapping[str,
     before = len(world.expected)
     usages = facts.get("usage", ())
     if _is_kept(world, attempt, fence, usages):
-        _keep(world, attempt, "result", digest, "rejected_stale", "stale_fence", facts)
+        _keep(world, attempt, "result", digest, "stale_fence", facts=facts)
     settle_late(world, attempt, usages)
     if len(world.expected) == before:
         return Refused("stale_fence")
@@ -242,7 +246,7 @@ def _is_kept(world: World, attempt: Attempt, fence: int, usages: Any) -> bool:
 
 
 def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
-    """A drain is credited back, an end for want of a renewal is not; its time stays charged."""
+    """A drain is credited back, the loss of a lease or of a keeper is not; its time stays charged."""
     attempt = world.attempts.get(command["attempt"])
     if attempt is None:
         return Refused("not_found")
@@ -250,15 +254,17 @@ def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
     if duration_us > world.limits["duration_max_us"]:
         return Refused("out_of_range")
     if not is_live(world, attempt, command["fence"]):
-        return stopped_late(world, attempt, command["fence"], duration_us)
+        return ended_late(world, attempt, command, "stop")
     order = world.orders[attempt.order]
-    lost = bool(command.get("lost"))
-    reason = "lease_expired" if lost else "drained"
-    credited = {"attempts": 1} if not lost and order.yields < world.limits["yields_max"] else {}
-    path = (
-        ("yielded",) if attempt.state == "running" and not lost else ("cancellation_requested", "cancelled_no_effect")
-    )
-    move_attempt(world, attempt, *path, reason=reason, evidence=command.get("note", ""))
+    reason = command.get("reason", "drained")
+    body = {"order": order.order, "fence": command["fence"], "reason": reason, "duration_us": duration_us}
+    body |= {key: command[key] for key in ("note", "stdout", "stderr") if command.get(key)}
+    seq = world.expect("attempt_stopped", attempt.attempt, body)
+    drained = reason == "drained"
+    credited = {"attempts": 1} if drained and order.yields < world.limits["yields_max"] else {}
+    paused = drained and attempt.state == "running"
+    path = ("yielded",) if paused else ("cancellation_requested", "cancelled_no_effect")
+    move_attempt(world, attempt, *path, reason=reason, evidence=str(seq))
     charged = {TIME: duration_us} if duration_us else {}
     receipt = f"kernel:{attempt.attempt}:time"
     settle(world, world.holds[attempt.hold], "stopped", charged, receipts=[receipt], credited=credited)
@@ -267,13 +273,25 @@ def report_stopped(world: World, command: Mapping[str, Any]) -> Outcome:
     return {"order": order.order}
 
 
-def stopped_late(world: World, attempt: Attempt, fence: int, duration_us: int) -> Outcome:
-    if fence != attempt.fence:
+def ended_late(world: World, attempt: Attempt, command: Mapping[str, Any], what: str) -> Outcome:
+    """A late word of an end without a result: what it took and printed is kept within the bound, and its time paid."""
+    fence = command["fence"]
+    if fence != attempt.fence or attempt.state == "reserved":
         return Refused("stale_fence")
+    digest = digest_of(command)
+    if (what, digest) in attempt.late:
+        return Refused("rejected_stale")
     before = len(world.expected)
-    usage = {"receipt": f"{attempt.attempt}:time", "provider": "kernel", "amounts": {TIME: duration_us}}
-    settle_late(world, attempt, (usage,))
+    usages = (_time_used(attempt, command),)
+    if _is_kept(world, attempt, fence, usages):
+        _keep(world, attempt, what, digest, "stale_fence", told=command)
+    settle_late(world, attempt, usages)
     return Refused("rejected_stale" if len(world.expected) > before else "stale_fence")
+
+
+def _time_used(attempt: Attempt, told: Mapping[str, Any]) -> dict[str, Any]:
+    amounts = {TIME: told["duration_us"]}
+    return {"receipt": f"{attempt.attempt}:time", "provider": "kernel", "amounts": amounts}
 
 
 def record_verification(world: World, command: Mapping[str, Any]) -> Outcome:

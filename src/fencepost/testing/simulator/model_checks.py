@@ -159,6 +159,11 @@ class Checks:
             self.say(f"{subject} yields without the fence of {body['order']}")
         self._leave(subject, body["order"])
 
+    def _attempt_stopped(self, subject: str, body: Mapping[str, Any]) -> None:
+        if self.live.get(body["order"]) != subject:
+            self.say(f"{subject} is stopped without the fence of {body['order']}")
+        self._time(subject, body)
+
     def _work_order_waits(self, subject: str, body: Mapping[str, Any]) -> None:
         if self.held[self.hold_of[body["attempt"]]]:
             self.say(f"{subject} waits and {body['attempt']} still holds {self.held[self.hold_of[body['attempt']]]}")
@@ -192,6 +197,13 @@ class Checks:
     def _late_record(self, subject: str, body: Mapping[str, Any]) -> None:
         if "facts" in body:
             self._hear(subject, body["facts"])
+        elif body["what"] in ("stop", "yield"):
+            self._time(subject, body)
+
+    def _time(self, attempt: str, body: Mapping[str, Any]) -> None:
+        """Remember what the supervisor measured of an end without a result."""
+        usage = {"provider": "kernel", "receipt": f"{attempt}:time", "amounts": {"time_us": body.get("duration_us", 0)}}
+        self._hear(attempt, {"usage": [usage]})
 
     def _hear(self, attempt: str, facts: Mapping[str, Any]) -> None:
         """Remember what each receipt of a kept result says; one that is told in two ways says nothing."""

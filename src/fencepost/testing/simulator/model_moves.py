@@ -33,6 +33,7 @@ ORDER_REASONS: dict[str, frozenset[str]] = {
             "waiting_for_worker",
             "lease_expired",
             "holder_gone",
+            "keeper_lost",
             "drained",
             "reservation_expired",
             "reservation_released",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.testing.simulator.model_attempts import is_live, stopped_late
+from fencepost.testing.simulator.model_attempts import ended_late, is_live
 from fencepost.testing.simulator.model_budgets import TIME, settle, shares_of, spent_out
 from fencepost.testing.simulator.model_inside import speaker
 from fencepost.testing.simulator.model_moves import children_ended, end, enter, enter_attempt, move
@@ -25,7 +25,7 @@ def report_yielded(world: World, command: Mapping[str, Any]) -> Outcome:
     if duration_us > world.limits["duration_max_us"] or _is_no_wait(world, order, draft):
         return Refused("out_of_range")
     if not is_live(world, attempt, command["fence"]):
-        return stopped_late(world, attempt, command["fence"], duration_us)
+        return ended_late(world, attempt, command, "yield")
     if attempt.state != "running":
         return Refused("attempt_state")
     body = {key: command[key] for key in ("spec", "fence", "input_set", "duration_us")}

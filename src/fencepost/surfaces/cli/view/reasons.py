@@ -31,6 +31,7 @@ _WORDS = {
     "cancel_requested": "is being stopped",
     "holder_gone": "its worker was proved gone",
     "lease_expired": "its worker's lease ended",
+    "keeper_lost": "its program's keeper was lost",
     "drained": "its worker was told to stop",
     "backoff_over": "its backoff is over",
     "budget_freed": "budget came free",
