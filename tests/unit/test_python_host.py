@@ -292,6 +292,28 @@ def test_x10_what_is_told_of_an_exception_is_bounded_and_clean(child: Child) -> 
     assert "\\udc80xxx" in failed[2] and "work.py:6 in work" in failed[2]
 
 
+@pytest.mark.parametrize("version", sorted(interpreters()))
+@pytest.mark.parametrize(
+    "before",
+    [
+        "sys.stderr.close()",
+        "sys.stderr = None",
+        "del sys.stderr",
+        "sys.stderr = type('Odd', (), {'flush': list})()",
+        "os.close(2)",
+        "import shutil; shutil.rmtree(os.getcwd())",
+    ],
+)
+def test_x10_a_failure_whose_traceback_cannot_be_shown_is_told_all_the_same(
+    child: Child, version: str, before: str
+) -> None:
+    child.write(f"{before}\nraise fp.InputError('no page 7')")
+    assert child.run(interpreters()[version]).returncode == 1
+    outcome = child.outcome()
+    assert (outcome.code, outcome.message.splitlines()[0]) == ("callable_failed", "InputError: no page 7")
+    assert outcome.message.splitlines()[1].endswith("work.py:7 in work")
+
+
 def test_x10_an_exception_that_cannot_say_what_it_is_ends_all_the_same(child: Child) -> None:
     code, outcome = child.of(
         """
