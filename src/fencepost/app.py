@@ -222,7 +222,10 @@ class App:
     ) -> None:
         layout = layout_of(home)
         if not layout:
-            raise NoHome(f"there is no home at {home}", next_step="fencepost init")
+            following = f"fencepost init --home {quote(str(home))}"
+            raise NoHome(
+                f"there is no home at {home}", next_step=f"name the folder that has it, or make one there: {following}"
+            )
         if layout != str(LAYOUT):
             raise StorageMismatch(f"{home} has layout {layout}, this program has {LAYOUT}")
         _require_descriptors(0)

@@ -49,7 +49,9 @@ def test_an_untouched_store_says_nothing_of_anchors(repo: Repo) -> None:
 
 def test_anchors_that_are_lost_are_missed(repo: Repo) -> None:
     shutil.rmtree(repo.user / ".local")
-    assert "anchors: no signed anchor" in again(repo)
+    told = next(line for line in again(repo).splitlines() if line.startswith("anchors:"))
+    assert "none of this store is left" in told
+    assert told.count(": ") == 2 and "next: fencepost journal verify --anchor SEQ:DIGEST" in told
 
 
 WRITING = {

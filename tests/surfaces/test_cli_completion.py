@@ -64,7 +64,7 @@ def test_nouns_verbs_and_options_are_those_of_the_commands(repo: Repo) -> None:
     assert words(repo, "order", "list", "--all", "--a") == ["--after"]
     assert words(repo, "--sc") == ["--scope"]
     assert words(repo, "help", "exit") == ["exit-codes"]
-    assert words(repo, "completion", "") == ["bash", "zsh", "fish", "words"]
+    assert words(repo, "completion", "") == ["bash", "zsh", "fish"]
 
 
 def test_every_command_completes_each_of_its_options() -> None:
@@ -88,6 +88,19 @@ def test_names_come_from_the_store(repo: Repo) -> None:
     assert words(repo, "budget", "show", "s") == ["scope"]
     assert words(repo, "--scope", "none", "order", "why", "") == []
     assert words(repo, "--home", str(repo.folder / ".fencepost"), "plan", "show", "o") == ["other"]
+
+
+def test_for_an_answer_those_that_ask_are_offered(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repo.variables = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    asks = 'run = ["fencepost", "attempt", "yield", "--question", "go-on"]'
+    for name in ("first", "second"):
+        repo.write(f"{name}.toml", f'{ONE.replace("only", "done")}[[work]]\nname = "{name}-asks"\n{asks}\n')
+        assert repo.call("run", f"{name}.toml").returncode == 9
+    assert words(repo, "order", "answer", "") == ["second-asks", "first/first-asks"]
+    assert words(repo, "order", "answer", "first/") == ["first/first-asks"]
+    told = repo.call("completion", "words", "--", "order", "answer", "se").stdout
+    assert told == "second-asks\tasks go-on\n"
 
 
 def test_names_of_a_large_plan_are_found_behind_its_first_thousand(tmp_path: Path) -> None:
@@ -197,11 +210,14 @@ def in_bash(repo: Repo, line: str) -> list[str]:
         ("fencepost order list --plan=n", ["nightly"]),
         ("fencepost order list --plan n", ["nightly"]),
         ("fencepost run ni", ["nightly.toml"]),
+        ("fencepost run ", ["nightly.toml", "other.toml", "readme.txt"]),
+        ("fencepost run .fe", [".fencepost"]),
+        ("fencepost run .fencepost/key", [".fencepost/keys"]),
         ("fencepost nonsense ", []),
     ],
 )
 def test_bash_is_offered_what_fits_into_its_words(repo: Repo, line: str, found: list[str]) -> None:
-    assert in_bash(repo, line) == found
+    assert sorted(in_bash(repo, line)) == sorted(found)
 
 
 class Terminal:

@@ -590,6 +590,11 @@ def test_x3_every_fault_of_the_registry_is_made_here() -> None:
     assert len(MADE) >= 20
 
 
+def test_keys_that_others_may_read_are_told_once(patient: Patient) -> None:
+    found = keys_open(patient)
+    assert [code for code in codes(found) if code in ("keys_open", "store_unusable", "keys_missing")] == ["keys_open"]
+
+
 @pytest.mark.parametrize("code", sorted(MADE))
 def test_x3_a_fault_is_found_and_explained(patient: Patient, code: str) -> None:
     assert codes(patient.doctor()) == [], "it was well before"

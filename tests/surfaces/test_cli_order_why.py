@@ -211,9 +211,9 @@ def test_why_of_a_currency_that_is_not_budgeted_names_it_and_its_account(
     assert (short["kind"], short["name"], short["account"]) == ("scope", "default", "scope")
     assert (short["currency"], short["dimension"]) == ("USD", "money_micros:USD")
     assert (short["needed"], short["available"], short["ceiling"]) == (1_500_000, 0, None)
-    assert document["next"] == "fencepost budget set scope --money USD:AMOUNT"
+    assert document["next"] == "fencepost budget set scope --money USD:1.50"
     assert "scope default: USD is not budgeted, needed 1.50" in cli("order", "why", "paid").out
-    cli.json("budget", "set", "scope", "--money", "USD:5")
+    cli.json(*document["next"].split()[1:])
     assert cli.json("order", "why", "paid")["budget"] == [], "nothing stands in its way any more"
 
 

@@ -17,7 +17,6 @@ from fencepost.core.ids import sha256_of
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.journal import Head
-from fencepost.surfaces.cli.words import UNSIGNED
 
 VERIFY = "fencepost journal verify"
 LOOKED_AT_MAX = 100  # anchors, the last that were left: a store that went on after a restore agrees with its own
@@ -36,7 +35,8 @@ def anchor_finding(opened: App) -> Finding | None:
     kernel = opened.kernel
     anchors = kernel.ledger.all(scope=kernel.stream.scope, stream=kernel.stream.name)[-LOOKED_AT_MAX:]
     if not anchors:
-        return Finding(False, UNSIGNED.format(place=opened.ledger.where()), VERIFY)
+        message = f"none of this store is left in {opened.ledger.where()}, so nothing vouches for its chain"
+        return Finding(False, message, f"{VERIFY} --anchor SEQ:DIGEST, with what was kept elsewhere")
     with kernel.reader.look() as look:
         head = look.head
         told = next((text for each in reversed(anchors) if (text := _disagreement(each, head, look))), None)
@@ -99,4 +99,4 @@ def anchor_line(opened: App) -> str | None:
     found = anchor_finding(opened)
     if found is None or not (found.bad or opened.ledger.has_signed()):
         return None
-    return f"anchors: {found.message}: {found.following}"
+    return f"anchors: {found.message}; next: {found.following}"

@@ -27,7 +27,9 @@ from fencepost.surfaces.cli.attempt_inside import add_commands
 from fencepost.surfaces.cli.attempt_said import said_by
 from fencepost.surfaces.cli.context import NO_GLOBALS, CommandError, Globals, emit, find_order, opened, table
 from fencepost.surfaces.cli.words import (
+    amount,
     amounts,
+    cost_text,
     count,
     fields,
     instant,
@@ -39,6 +41,7 @@ from fencepost.surfaces.cli.words import (
 
 app = App(name="attempt", help="The evidence of attempts; and inside one, what its program says.")
 
+_HEADINGS = ("NO", "STATE", "REASON", "BEGAN", "ENDED", "TIME", "COST")
 _RECORDS: dict[str, type[Body]] = {
     "reservation": AttemptReservation,
     "descriptor": AttemptDescriptor,
@@ -57,7 +60,13 @@ def list_attempts(
     """List every attempt of an order, the first one first."""
     with opened(options) as home, home.kernel.reader.look() as look:
         attempts = look.attempts(find_order(look, name).order)
-        document = {"items": [attempt_document(attempt) for attempt in attempts], "next": None}
+        holds = [look.hold(attempt.hold) for attempt in attempts]
+        charges = [{} if hold is None else hold.charged for hold in holds]
+        items = [
+            {**attempt_document(attempt), "charged": charged}
+            for attempt, charged in zip(attempts, charges, strict=True)
+        ]
+        document = {"items": items, "next": None}
         rows = [
             (
                 str(attempt.ordinal),
@@ -65,10 +74,12 @@ def list_attempts(
                 "" if attempt.reason == attempt.state else attempt.reason,
                 instant(attempt.activated_us or attempt.reserved_us),
                 instant(attempt.ended_us),
+                amount("time_us", charged.get("time_us", 0)),
+                cost_text(charged),
             )
-            for attempt in attempts
+            for attempt, charged in zip(attempts, charges, strict=True)
         ]
-    emit(options, document, lambda out: table(out, ("NO", "STATE", "REASON", "BEGAN", "ENDED"), rows))
+    emit(options, document, lambda out: table(out, _HEADINGS, rows))
 
 
 @app.command(name="show")

@@ -48,7 +48,10 @@ _fencepost() {
             :files | :folders)
                 compopt -o filenames 2>/dev/null
                 if [[ $line == :files ]]; then i=-f; else i=-d; fi
-                while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen "$i" -- "$word")
+                while IFS= read -r line; do
+                    # What is hidden is offered to whoever types its dot.
+                    [[ ${line##*/} == .* && ${word##*/} != .* ]] || COMPREPLY+=("$line")
+                done < <(compgen "$i" -- "$word")
                 ;;
             ?*)
                 [[ $line == */ ]] && compopt -o nospace 2>/dev/null

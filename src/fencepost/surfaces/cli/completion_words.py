@@ -27,6 +27,8 @@ ORDERS_MAX: Final = FIRST_VALUES.plan_orders_max
 ABOUT_CHARACTERS_MAX: Final = 100
 FILES: Final = (":files", "")
 FOLDERS: Final = (":folders", "")
+INTERNAL: Final = ("words",)  # what a shell's script asks with, and nobody types
+PLANS_LOOKED_AT_MAX: Final = 20  # for orders that ask
 _ORDER_NOUNS: Final = ("order", "attempt")
 
 
@@ -135,9 +137,11 @@ def _arguments(words: Sequence[str], before: Sequence[str], options: Mapping[str
 
 def _argument(command: Command, argument: Parameter, given: Mapping[str, str], current: str) -> list[Candidate]:
     if argument.choices:
-        return [(choice, "") for choice in argument.choices]
+        return [(choice, "") for choice in argument.choices if choice not in INTERNAL]
     if argument.name in ("FILE",) or command.name in ("run", "doctor", "plan check", "plan submit", "plan diff"):
         return [FILES]
+    if command.name == "order answer" and argument.name == "NAME":
+        return _from_store(given, _asking) or _from_store(given, _orders_like(current))
     if argument.name == "NAME" and command.words[0] in _ORDER_NOUNS:
         return _from_store(given, _orders_like(current))
     if argument.name == "NAME" and command.words[0] == "plan":
@@ -180,6 +184,16 @@ def _from_store(given: Mapping[str, str], read: Callable[[Look], Iterator[Candid
 def _plans(look: Look) -> Iterator[Candidate]:
     for plan in look.newest_plans(PLANS_MAX):
         yield plan.name, f"plan, {plan.open} of {plan.orders} orders open"
+
+
+def _asking(look: Look) -> Iterator[Candidate]:
+    """Orders that wait for an answer: of the current plan by their names, of the other open ones with the plan's."""
+    plans = [plan for plan in look.newest_plans(PLANS_MAX) if plan.open][:PLANS_LOOKED_AT_MAX]
+    for number, plan in enumerate(plans):
+        for order in look.orders(plan.plan)[:ORDERS_MAX]:
+            if order.state == "waiting" and order.wait is not None and order.wait.question:
+                name = order.task if number == 0 else f"{plan.name}/{order.task}"
+                yield name, f"asks {order.wait.question}"
 
 
 def _orders_like(current: str) -> Callable[[Look], Iterator[Candidate]]:

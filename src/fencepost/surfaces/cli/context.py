@@ -33,6 +33,9 @@ from fencepost.ports.errors import FencepostError
 from fencepost.surfaces.cli.anchors import require_current
 from fencepost.surfaces.cli.typed import by_name, here, opened_is
 
+PLANS_SEARCHED_MAX = 100  # for an order that the plan which was meant does not have
+ORDERS_SEARCHED_MAX = 2_000
+
 
 class CommandError(FencepostError):
     """A command cannot do what it was asked. `where` is what the error document's `where` shows."""
@@ -92,6 +95,7 @@ def opened(options: Globals, *, start: Path | None = None, create: bool = False,
     config = options.config(start, **flags)
     home = home_of(config, start or Path.cwd())
     if home is None:
+        _require_no_store(config)
         raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
     with opened_home(home, config, create=create) as app:
         yield app
@@ -185,17 +189,27 @@ def write_by_person(app: App, command: AnyCommand, key: str | None = None) -> Re
     return receipt
 
 
+def _require_no_store(config: Config) -> None:
+    """Without a home a store URL can name nothing, and one of an engine that is not built is told as that."""
+    if config.store is not None and not config.store.startswith("sqlite:"):
+        raise _unsupported(config.store)
+
+
+def _unsupported(store: str) -> CommandError:
+    return CommandError(
+        "unsupported_feature",
+        f"a store other than the home's own is not built yet ({store})",
+        next_step="leave --store out; --home names another home",
+    )
+
+
 def _require_own_store(home: Path, config: Config) -> None:
     """A store URL may name the home's own store and nothing else yet."""
     if config.store is None:
         return
     kind, _, path = config.store.partition(":")
     if kind != "sqlite" or Path(path.removeprefix("//")).absolute() != home.absolute() / "store.db":
-        raise CommandError(
-            "unsupported_feature",
-            f"a store other than the home's own is not built yet ({config.store})",
-            next_step="leave --store out; --home names another home",
-        )
+        raise _unsupported(config.store)
 
 
 def _has_scope(app: App) -> bool:
@@ -238,9 +252,25 @@ def find_order(look: Look, name: str) -> OrderState:
     for order in look.orders(plan.plan):
         if order.task == task:
             return order
+    elsewhere = None if plan_name else _with_order(look, task, plan)
+    if elsewhere is not None:
+        told = f"plan {plan.name} has no order {task!r}, plan {elsewhere.name} has one"
+        raise CommandError("not_found", told, next_step=f"name it {elsewhere.name}/{task}")
     raise CommandError(
         "not_found", f"plan {plan.name} has no order {task!r}", next_step=f"fencepost order list --plan {plan.name}"
     )
+
+
+def _with_order(look: Look, task: str, without: PlanState) -> PlanState | None:
+    """The newest plan but one that has an order of this name, among as many as are quickly looked through."""
+    orders = 0
+    for plan in look.newest_plans(PLANS_SEARCHED_MAX):
+        orders += plan.orders
+        if orders > ORDERS_SEARCHED_MAX:
+            return None
+        if plan.name != without.name and any(order.task == task for order in look.orders(plan.plan)):
+            return plan
+    return None
 
 
 def required(receipt: Receipt) -> Mapping[str, Any]:

@@ -201,6 +201,7 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     accounts = {subject: account_of(look, subject) for subject in order.accounts}
     holds = open_holds(look)
     short = []
+    wanted: dict[str, dict[str, int]] = {}  # account -> ceilings that would do
     for found in _obstacles(look, order, accounts):
         named = accounts[found.account]
         for dimension, needed, _ in found.short:
@@ -222,6 +223,8 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
                 "held_by": held_by,
                 "waits": _waits_that_count(look, order) if dimension == "attempts" else 0,
             }
+            taken = named.account.charged.get(dimension, 0) + named.account.held.get(dimension, 0)
+            wanted.setdefault(found.account, {})[dimension] = taken + needed
             if found.code == "currency_not_budgeted":
                 line.update(currency=dimension.removeprefix(MONEY), available=0, held_by=[])
             short.append(line)
@@ -230,7 +233,8 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
     first = short[0]
     which = "scope" if first["kind"] == "scope" else first["name"] if first["kind"] == "order" else None
     account = which if which is not None else f"--plan {first['name']}"
-    command = f"fencepost budget set {account} {dimension_option(str(first['dimension']))}"
+    options = (dimension_option(name, ceiling) for name, ceiling in sorted(wanted[str(first["account"])].items()))
+    command = f"fencepost budget set {account} {' '.join(options)}"
     if order.state == "budget_exhausted":
         command += f", then {retry_of(look, order)}"
     return {"budget": short, "next": command}
@@ -285,7 +289,7 @@ def _cause_lines(word: str, cause: Mapping[str, Any]) -> list[str]:
 def _cause_text(cause: Mapping[str, Any]) -> str:
     detail = f": {one_line(cause['detail'])}" if cause.get("detail") else ""
     # An order that was replaced goes by its id, which says nothing to a person.
-    name = cause["name"] if cause["name"] != cause["id"] else f"{one_line(cause['task'])} ({cause['id']})"
+    name = cause["name"] if cause["name"] != cause["id"] else f"{one_line(cause['task'])} as it was before"
     return f"{name}, which is {state_text(cause['state'], cause['reason'])}{detail}"
 
 

@@ -60,11 +60,13 @@ def dimension_label(dimension: str) -> str:
     return _LABELS.get(dimension) or dimension.removeprefix(MONEY)
 
 
-def dimension_option(dimension: str) -> str:
-    """How a person writes an amount of this dimension to `budget set`."""
+def dimension_option(dimension: str, ceiling: int) -> str:
+    """How a person writes a ceiling of this dimension to `budget set`; a time is rounded up to what can be written."""
     if dimension.startswith(MONEY):
-        return f"--money {dimension.removeprefix(MONEY)}:AMOUNT"
-    return f"--{_LABELS[dimension]} {'DURATION' if dimension == 'time_us' else 'N'}"
+        return f"--money {dimension.removeprefix(MONEY)}:{format_money(ceiling)}"
+    if dimension == "time_us":
+        return f"--time {format_duration(-(-ceiling // 1_000) * 1_000)}"
+    return f"--{_LABELS[dimension]} {ceiling}"
 
 
 def amount(dimension: str, value: int | None) -> str:

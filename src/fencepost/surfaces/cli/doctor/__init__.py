@@ -117,8 +117,10 @@ def _home(home: Path, config: Config) -> Iterator[Line]:
     if any(line.level == "bad" and line.check in ("home", "store") for line in found):
         return
     try:
+        # Keys that others may read are told already, by whoever needs no store for it.
+        told = any(line.code == "keys_open" for line in found)
         with opened_home(home, config) as opened:
-            yield from inside_lines(opened)
+            yield from inside_lines(opened, keys_told=told)
     except CommandError as error:
         if error.code == "scope_not_open":
             yield fault("scope_not_open", where=config.scope, told=error.message)

@@ -33,9 +33,11 @@ READ_S_MAX = 3.0  # for reading kept files; a large one may take longer by itsel
 _ATTEMPT_FOLDER = re.compile(r"(attempt_[0-9a-f]{32})(?:\..*)?")
 
 
-def inside_lines(opened: App) -> Iterator[Line]:
+def inside_lines(opened: App, *, keys_told: bool = False) -> Iterator[Line]:
+    """`keys_told` says that something is wrong with the keys, and that it has been said."""
     for check in CHECKS:
-        yield _safely(check, opened)
+        if not (keys_told and check is _authority):
+            yield _safely(check, opened)
 
 
 def _safely(check: Callable[[App], Line], opened: App) -> Line:
