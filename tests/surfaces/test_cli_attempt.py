@@ -28,7 +28,7 @@ def test_list_has_every_attempt_in_order(cli: Cli) -> None:
     ]
     assert cli.json("attempt", "list", "after")["items"] == []
     lines = cli("attempt", "list", "flaky").out.splitlines()
-    assert lines[0].split() == ["NO", "STATE", "REASON", "BEGAN", "ENDED"]
+    assert lines[0].split() == ["NO", "STATE", "REASON", "BEGAN", "ENDED", "TIME", "COST"]
     assert len(lines) == 3
 
 

@@ -167,7 +167,7 @@ def test_an_exhausted_budget_is_raised_and_everything_behind_it_comes_back_as_ad
     assert "because of plan/b, which is budget_exhausted" in " ".join(summary.split())
     step = repo.document("order", "why", "b")["next"]
     assert step.endswith(", then fencepost order retry plan/b --with-dependents")
-    for command in step.replace("--calls N", "--calls 9").split(", then "):
+    for command in step.split(", then "):
         assert repo.call(*shlex.split(command)[1:]).returncode == 0
     assert {order["state"] for order in repo.document("run", "plan.toml")["orders"]} == {"applied"}
 
@@ -180,7 +180,7 @@ def test_an_exhausted_child_is_brought_back_by_the_order_that_asked_for_it(tmp_p
     assert repo.states()["parent.kid"] == "budget_exhausted"
     step = repo.document("order", "why", "parent.kid")["next"]
     assert step.endswith(", then fencepost order retry plan/parent --with-dependents"), step
-    for command in step.replace("--calls N", "--calls 9").split(", then "):
+    for command in step.split(", then "):
         assert repo.call(*shlex.split(command)[1:]).returncode == 0, command
 
 

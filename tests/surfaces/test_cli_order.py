@@ -193,7 +193,7 @@ def test_why_of_a_blocked_budget_names_account_dimension_and_holder(fresh: tuple
         assert (short["kind"], short["name"], short["dimension"]) == ("plan", "p", "tokens_input")
         assert (short["needed"], short["available"], short["ceiling"]) == (60, 40, 100)
         assert [(holder["name"], holder["amount"]) for holder in short["held_by"]] == [("p/holder", 60)]
-        assert document["next"] == "fencepost budget set --plan p --tokens-input N"
+        assert document["next"] == "fencepost budget set --plan p --tokens-input 120"
         assert "p/holder holds 60" in cli("order", "why", "waiter").out
         shown = cli.json("budget", "show", "--plan", "p")
         assert [(hold["name"], hold["held"]["tokens_input"]) for hold in shown["holds"]] == [("p/holder", 60)]

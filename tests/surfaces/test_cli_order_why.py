@@ -238,5 +238,5 @@ def test_why_of_a_held_budget_counts_by_what_the_attempt_will_hold(
         assert (short["kind"], short["name"], short["dimension"]) == ("plan", "p", "calls")
         assert (short["needed"], short["available"], short["ceiling"]) == (3, 2, 5)
         assert [(holder["name"], holder["amount"]) for holder in short["held_by"]] == [("p/holder", 3)]
-        assert document["next"] == "fencepost budget set --plan p --calls N"
+        assert document["next"] == "fencepost budget set --plan p --calls 6"
         cli("order", "cancel", "holder")
