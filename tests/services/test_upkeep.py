@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+import pytest
 from msgspec.structs import replace
 
-from fencepost.core.commands import ObserveClock, Reading, SetBudget
+from fencepost.core.commands import Activate, EnrolWorker, ObserveClock, Reading, Request, ReserveNext, SetBudget
+from fencepost.core.index import BUDGET
 from fencepost.core.state import BOOTS_MAX
 from fencepost.kernel.read import Look
+from fencepost.kernel.receipts import Receipt
+from fencepost.services import upkeep
 from fencepost.services.means import estimated_now_us
+from fencepost.services.upkeep import Blocked
 from tests.services.world import World, draft
 
 SECOND = 1_000_000
@@ -128,3 +134,51 @@ def test_w8_a_reading_of_another_boot_of_this_host_makes_no_worker_blind(world: 
     later = replace(reading, tick_us=reading.tick_us + 60_000_000)
     assert estimated_now_us(clock, later) >= clock.logical_us + 59_000_000
     world.check()
+
+
+def test_w18_a_round_through_blocked_orders_that_others_wrote_into_is_not_the_last(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came free behind the place that a round has reached is found by the next one, written or not."""
+    monkeypatch.setattr(upkeep, "BLOCKED_PAGE", 1)
+    plans = [
+        world.submit(*(draft(name, attempt_time_us=SECOND) for name in "ab"), ceilings={"time_us": SECOND}, name=plan)
+        for plan in ("one", "two")
+    ]
+    reading = world.app.kernel.clock.read()
+    name = "worker_" + "f" * 32
+    world.write(
+        "dispatcher",
+        EnrolWorker(worker=name, host=reading.source, boot_id=reading.boot_id, pid=1, executors=("command/1",)),
+    ).required()
+    world.write("dispatcher", ReserveNext(worker=name, count=4)).required()
+    blocked, look = Blocked(), world.app.kernel.reader.look
+    with look() as first:
+        [row] = first.due(BUDGET, limit=1)
+        assert blocked.movable(first) == [] and blocked.unfinished
+        order = first.order(row.subject)
+    assert order is not None and order.plan in plans
+    world.write("human", SetBudget(account=order.plan, ceilings={"time_us": 2 * SECOND})).required()
+    found: list[str] = []
+    for _ in range(4):
+        with look() as later:
+            found += [each.order for each in blocked.movable(later)]
+    assert order.order in found
+
+
+def test_w18_a_reservation_whose_budget_was_lowered_is_given_back_at_once(world: World) -> None:
+    plan = world.submit(draft("a", *world.say("a"), attempt_time_us=2 * SECOND), ceilings={"time_us": 10 * SECOND})
+    worker = world.app.worker(jobs=1)
+    world.workers.append(worker)
+    insist, lowered = worker._means.insist, [True]
+
+    def lowering(requests: Sequence[Request], until_tick_us: int) -> list[Receipt]:
+        if isinstance(requests[0].command, Activate) and lowered:
+            lowered.clear()
+            world.write("human", SetBudget(account=plan, ceilings={"time_us": SECOND})).required()
+        return insist(requests, until_tick_us)
+
+    object.__setattr__(worker._means, "insist", lowering)
+    worker.start()
+    world.until_state(plan, "a", "blocked_budget", "budget_exhausted", seconds=10)
+    assert [each.state for each in world.attempts(plan, "a")] == ["cancelled_no_effect"], "it did not lapse"

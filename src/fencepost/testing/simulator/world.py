@@ -26,6 +26,7 @@ from fencepost.kernel.read import Reader
 from fencepost.ports.authority import CHECKPOINT_SIGNER, Constitution, Decision, Question
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
 from fencepost.ports.journal import Journal, Stream
+from fencepost.ports.threads import Event
 from fencepost.services.means import Means
 from fencepost.services.worker import Worker
 from fencepost.storage.memory import MemoryJournal
@@ -132,6 +133,7 @@ class World:
         self._with_story = with_story
         self._starts = 0
         self._workers: dict[int, tuple[Process, Worker | None]] = {}
+        self._told: dict[Process, Event] = {}  # set once a worker is told to stop: nothing keeps it from leaving
         self._clients: dict[int, Process] = {}
         self._ending = False
         self.waits = Waits(self.checks.auditor.world, self.loop, self.disk, self.trees, self.hosts)
@@ -381,6 +383,7 @@ class World:
             holder = Holder(worker=worker.worker, process=process, host=host, slots=jobs, plan=plan or "")
             worker.start()
             self.waits.holders[worker.worker] = holder
+            self._told[process] = SimThreads(process, host).event()
             self.disk.drains[process] = lambda: self._drain(process, worker)
             self._serve(number, holder, worker, until_idle=plan is not None)
             for problem in self.waits.leaves(holder):
@@ -404,8 +407,8 @@ class World:
 
     def _serve(self, number: int, holder: Holder, worker: Worker, *, until_idle: bool) -> None:
         """The main thread of a worker's process: it waits for a reason to end, and then drains and leaves."""
-        while worker.fatal is None and not worker.status().stopping:
-            self.loop.wait(self.loop.now_us + SECOND_US)
+        told = self._told[holder.process]
+        while worker.fatal is None and not worker.status().stopping and not told.wait(1.0):
             if until_idle and worker.is_idle():
                 break
         holder.drain(self.loop.now_us)
@@ -450,6 +453,8 @@ class World:
         self._tell("world", f"tells {process.name} to stop")
         self.waits.drains(worker.worker)
         self.loop.spawn(process, worker.request_stop, "drain")
+        if process in self._told:
+            self._told[process].set()
 
     def _fault(self, event: FaultEvent) -> Callable[[], None]:
         def happen() -> None:
