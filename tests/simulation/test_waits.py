@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from fencepost.core.state import AttemptState
 from fencepost.kernel.read import Look
 from fencepost.ports.clock import Reading
-from fencepost.services import worker
+from fencepost.services import finish, worker
 from fencepost.services.leases import Lease, Leases
 from fencepost.services.recover import Recoverer
 from fencepost.testing.simulator import waits
@@ -102,6 +103,33 @@ def test_a_wait_counts_only_while_somebody_could_end_it(
     began_us = 5 * SECOND_US if fault is None else fault.at_us + waits_us
     late_us = outcome.simulated_us - began_us
     assert waits.CLAIMED_US < late_us < waits.CLAIMED_US + waits.STEADY_US + 3 * SECOND_US, late_us
+
+
+def stands_still(seed: int) -> Scenario:
+    """One order with a verifier, and two workers of one host, of which whichever verifies stands still meanwhile."""
+    shape = OrderShape(place=0, attempt_time_us=2 * SECOND_US, verify=True)
+    action = Action(at_us=SECOND_US, client=0, kind="submit", plan=0, orders=(shape,))
+    return msgspec.structs.replace(
+        one_order(),
+        seed=seed,
+        length_us=60 * SECOND_US,
+        workers=((0, 1, -1), (0, 1, -1)),
+        actions=(action,),
+        rates=Rates(freeze_verifying=1_000_000),
+    )
+
+
+@pytest.mark.parametrize("take", ["no silent worker's", "none that is locked"])
+def test_a_result_whose_worker_stands_still_as_it_verifies_is_not_left_to_it(
+    take: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [run(stands_still(seed)).problem for seed in range(3)] == ["", "", ""]
+    if take == "no silent worker's":
+        monkeypatch.setattr(finish, "estimated_now_us", lambda clock, reading: 0)
+    else:
+        monkeypatch.setattr(finish, "finish_lock", lambda attempt, late=False: f"{attempt}.finish.lock")
+    found = [run(stands_still(seed)).problem for seed in range(3)]
+    assert any("nobody brings its result to an end" in problem for problem in found), found
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ REST_US_MAX = 20 * MINUTE_US  # from the last fault to the end of everything
 LOOK_US = SECOND_US  # between two looks whether everything has ended
 STEPS_MAX = 2_000_000
 BACK_US = 3 * SECOND_US  # until somebody starts a process again that is gone, at most
-STILL_US = (3 * SECOND_US, 25 * SECOND_US, 60 * SECOND_US)  # that a worker stands still as it verifies
+STILL_US = (25 * SECOND_US, 60 * SECOND_US)  # that a worker stands still as it verifies
 TRACE_LINES = 12
 VERIFIED_EVERY = 8  # seeds of which one has its journal verified from its bytes, anchors included
 
