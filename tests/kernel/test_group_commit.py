@@ -10,6 +10,7 @@ from fencepost.core.canonical import encode_trusted
 from fencepost.core.commands import (
     AnyCommand,
     AppendEvent,
+    ApplyResult,
     CancelOrder,
     ObserveClock,
     ProveHolderGone,
@@ -23,6 +24,8 @@ from fencepost.core.commands import (
 from fencepost.core.decide import Decided, Given, View
 from fencepost.core.decide import decide as decide_command
 from fencepost.core.limits import FIRST_VALUES, Limits
+from fencepost.core.records.attempt import ResultApplication
+from fencepost.core.records.plan import Retry
 from fencepost.kernel import group as group_module
 from fencepost.kernel import replay
 from fencepost.kernel.group import clock_reading
@@ -43,6 +46,7 @@ from tests.kernel.support import (
     life,
     memory,
     raising,
+    report,
     requests,
     reserve,
     submit,
@@ -355,6 +359,36 @@ def test_w10_a_wait_is_counted_from_the_moment_that_its_attempt_ended() -> None:
         waiting = look.order(attempt.order)
     assert waiting is not None and waiting.state == "waiting"
     assert waiting.wait_until_us == began.logical_us + FIRST_VALUES.clock_resolution_us - 2 + 1_000_000
+    assert matches(kernel)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_w16_a_backoff_is_counted_from_its_moment_and_a_success_asks_for_none(exit_code: int) -> None:
+    clock = FakeClock()
+    kernel = kernel_over(memory(), clock=clock)
+    done(kernel, "dispatcher", enrol())
+    retry = Retry(on=("executor",), backoff_us=1_000_000, backoff_max_us=1_000_000)
+    submitted = done(kernel, "human", submit("a", retry=retry, ceilings={"attempts": 3}))
+    [reserved] = done(kernel, "dispatcher", reserve(submitted))["reservations"]
+    done(kernel, "dispatcher", activate(reserved))
+    with kernel.reader.look() as look:
+        began = look.clock()
+    command = report(reserved)
+    facts = msgspec.structs.replace(command.facts, exit_code=exit_code)
+    command = msgspec.structs.replace(command, facts=facts)
+    passed_us = FIRST_VALUES.clock_resolution_us - 2
+    clock.advance(passed_us)
+    wanted = [kernel.request("executor", command), kernel.request("reducer", ApplyResult(attempt=reserved["attempt"]))]
+    assert codes(kernel.write_many(wanted)) == [None, None]
+    with kernel.reader.look() as look:
+        order, seen = look.order(submitted["order"]), look.clock()
+        assert order is not None and began is not None and seen is not None
+        if exit_code:
+            backoff = look.body(order.application_seq, ResultApplication).backoff
+            assert backoff is not None
+            assert backoff.due_us - backoff.jitter_us == began.logical_us + passed_us + 1_000_000
+        else:
+            assert (order.state, seen.last_seq) == ("applied", began.last_seq)
     assert matches(kernel)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from fencepost.core.canonical import encode_trusted
 from fencepost.core.chain import Link, Sealed, Where, seal
-from fencepost.core.commands import MEASURES_TIME, NEEDS_CLOCK, ObserveClock, OpenScope, Reading, Request
+from fencepost.core.commands import MEASURES_TIME, NEEDS_CLOCK, ApplyResult, ObserveClock, OpenScope, Reading, Request
 from fencepost.core.decide import Batch, Decided, Given, decide
 from fencepost.core.decide.authority import authorize
 from fencepost.core.evolve import Fact
@@ -21,6 +21,7 @@ from fencepost.core.ids import IdSource, sha256_of
 from fencepost.core.limits import Limits
 from fencepost.core.reasons import Refusal
 from fencepost.core.records import Body, Stamp
+from fencepost.core.records.attempt import ResultApplication
 from fencepost.core.records.authority import AuthorityDecision
 from fencepost.core.state import AUTHORITY, CLOCK, AuthorityState, ClockState, encode_value
 from fencepost.kernel.identities import Asked, Identities
@@ -129,6 +130,10 @@ class Group:
         if type(request.command) in NEEDS_CLOCK:
             self._observe(1 if type(request.command) in MEASURES_TIME else self._tools.limits.clock_resolution_us)
         decided = decide(self.view, request, self._given(request, ticket.seed), self.link.seq + 1)
+        if type(request.command) is ApplyResult and _begins_backoff(decided.facts):
+            # A pause is measured from now. Who is applied, or fails for good, asks for no reading of this moment.
+            self._observe(1)
+            decided = decide(self.view, request, self._given(request, ticket.seed), self.link.seq + 1)
         if decided.refusal is not None and decided.refusal.code != "denied" and _only_decisions(decided.facts):
             # Only a denial is a fact without another record. Whatever else changed nothing binds nobody: nothing is
             # written, and its key stays free to be tried again.
@@ -280,6 +285,10 @@ def clock_reading(now: ClockReading) -> Reading:
         tick_us=now.tick_us,
         uncertainty_us=now.uncertainty_us,
     )
+
+
+def _begins_backoff(facts: Sequence[Fact]) -> bool:
+    return any(isinstance(fact.body, ResultApplication) and fact.body.backoff is not None for fact in facts)
 
 
 def _only_decisions(facts: Sequence[Fact]) -> bool:
