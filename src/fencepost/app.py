@@ -299,6 +299,7 @@ class App:
         return Worker(self.means(), jobs=jobs, plan=plan)
 
     def means(self) -> Means:
+        from fencepost.adapters.artifacts.schema_checks import schema_checks
         from fencepost.adapters.door import SocketDoor
         from fencepost.adapters.door.place import folders_for
         from fencepost.adapters.executors.environment import attempt_environment
@@ -319,7 +320,7 @@ class App:
             ),
             base_environment=self.environment,
             read_log=self._read_log,
-            schema_problems=_schema_problems,
+            schema_checks=schema_checks,
             sweep_partials=self._sweep_partials,
         )
 
@@ -376,9 +377,3 @@ def _require_descriptors(jobs: int) -> None:
         f"{free} more files may be opened by this process, and {f'{jobs} jobs need' if jobs else 'it needs'} {needed}",
         next_step=f"ulimit -n $(( $(ulimit -n) + {needed - free} ))" + (f", or --jobs {fewer}" if fewer > 0 else ""),
     )
-
-
-def _schema_problems(document: bytes, schema: bytes) -> Sequence[str]:
-    from fencepost.adapters.artifacts.schema import check_schema
-
-    return [f"{problem.pointer or '/'}: {problem.message}" for problem in check_schema(document, schema)]

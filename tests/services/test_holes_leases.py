@@ -103,7 +103,7 @@ def test_what_was_lost_or_drained_before_it_runs_is_stopped_at_once() -> None:
         if code:
             mine.lose(code)
         else:
-            mine.drain(0)
+            mine.drain(0, 0)
         mine.bind(running)  # type: ignore[arg-type]  # all that a lease asks of it
         assert running.said == [5, reason]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ import pytest
 
 from fencepost import surfaces
 from fencepost.adapters.ancestry import Mark, marks
+from fencepost.core.records.attempt import VerificationReceipt
+from fencepost.core.records.plan import Acceptance
 from fencepost.surfaces.cli.command_tree import read_all
-from tests.services.world import World, draft, opened_world
+from tests.services.world import World, draft, needs, opened_world
 
 PLAN = 'name = "sly"\n[budget]\nattempts = 3\n[[work]]\nname = "more"\nrun = ["true"]\n'
 COMMANDS = {
@@ -129,6 +132,23 @@ def test_x10_a_variable_that_is_unset_and_parents_that_are_left_do_not_hide_an_a
         assert error["where"].startswith("process "), (name, error)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of ancestors")
+def test_x10_a_verifier_that_left_its_parents_is_no_person(world: World) -> None:
+    _, *words = at(world, ["plan", "cancel"])
+    hidden = shlex.join([*HIDING["orphan"], str(Path(sys.executable).with_name("fencepost")), *words])
+    verify = ("sh", "-c", f"{hidden}; while [ ! -s left ]; do sleep 0.1; done; cat left.new")
+    plan = world.submit(draft("a", "true", accept=Acceptance(verify=verify)), draft("b", "true", groups=needs("a")))
+    world.worker(jobs=1)
+    world.until_ended(plan, 100)
+    [attempt] = world.attempts(plan, "a")
+    with world.app.kernel.reader.look() as look:
+        receipt = look.body(attempt.verification_seq, VerificationReceipt)
+    assert receipt.outcome == "passed" and receipt.stdout is not None
+    said = json.loads(world.app.artifacts.read(receipt.stdout.digest, 10**6).splitlines()[-1])
+    assert said["error"]["code"] == "inside_attempt" and attempt.attempt in said["error"]["message"]
+    assert world.order(plan, "b").state == "applied"
+
+
 def test_x10_what_only_reads_and_what_goes_to_another_home_works_inside_an_attempt(world: World) -> None:
     """A test suite that uses this program is itself run by it."""
     world.submit(draft("asks", "true"), name="kept")
@@ -154,9 +174,10 @@ def test_outside_of_attempts_there_is_no_mark() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of ancestors")
-def test_an_attempt_is_seen_by_the_environment_of_parents_and_by_its_keeper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["lock", "verify.lock", "late.verify.lock"])
+def test_an_attempt_is_seen_by_the_environment_of_parents_and_by_its_keeper(tmp_path: Path, suffix: str) -> None:
     attempt = "attempt_" + "1" * 32
-    lock = tmp_path / f"{attempt}.lock"
+    lock = tmp_path / f"{attempt}.{suffix}"
     lock.touch()
     parent = "import subprocess; subprocess.run(['env', '-i', 'sh', '-c', 'echo $$; read line'])"
     keeper = f"import os; held = open({str(lock)!r}); print(os.getpid(), flush=True); input()  # keeper_host"

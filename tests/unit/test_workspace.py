@@ -241,6 +241,31 @@ def test_the_verifier_sees_inputs_then_outputs_and_no_output_covers_an_input(ben
         assert not space.path.exists()
 
 
+def test_a_late_verifier_has_folders_of_its_own(bench: Bench) -> None:
+    """Somebody may stand still in the first, and go on."""
+    first = bench.workspaces.prepare_verifier(FIRST, inputs=Inputs(manifests=()), outputs=())
+    late = bench.workspaces.prepare_verifier(FIRST, inputs=Inputs(manifests=()), outputs=(), late=True)
+    assert isinstance(first, Workspace) and isinstance(late, Workspace)
+    assert first.path.is_dir() and late.path.is_dir() and not late.path.samefile(first.path)
+    assert late.logs != first.logs
+    bench.workspaces.discard(FIRST)
+    assert bench.workspaces.list_attempts() == ()
+
+
+def test_a_note_stays_with_an_attempt_and_goes_with_it(bench: Bench) -> None:
+    spaces = bench.workspaces
+    assert spaces.read_note(FIRST) is None
+    spaces.keep_note(FIRST, b"one")
+    spaces.keep_note(FIRST, b"two")
+    assert (spaces.read_note(FIRST), spaces.list_attempts()) == (b"two", (FIRST,))
+    with pytest.raises(ValueError, match="at most"):
+        spaces.keep_note(FIRST, b"x" * 5_000)
+    spaces.discard(FIRST)
+    assert (spaces.read_note(FIRST), spaces.list_attempts()) == (None, ())
+    (bench.home / "work" / f"{FIRST}.note").symlink_to("/etc/passwd")
+    assert spaces.read_note(FIRST) is None
+
+
 def leave_closed_folders(bench: Bench) -> None:
     workspace = bench.prepare({"a": b"1"})
     inner = workspace.path / "closed/inner"

@@ -22,7 +22,8 @@ ANCESTORS_MAX: Final = 256
 ENVIRONMENT_BYTES_MAX: Final = 4 * 2**20
 _KEEPER: Final = b"keeper_host"
 """Stands in the arguments of each keeper, since it is a fork of their host."""
-_LOCK: Final = re.compile(r"(attempt_[0-9a-f]{32})\.lock(?: \(deleted\))?")
+_LOCK: Final = re.compile(r"(attempt_[0-9a-f]{32})(?:(?:\.late)?\.verify)?\.lock(?: \(deleted\))?")
+"""Of an attempt, or of its verifier: both have a keeper, and neither is a person."""
 _START: Final = f"{MARKER}=".encode()
 
 

@@ -29,10 +29,11 @@ from fencepost.adapters.artifacts import disk
 from fencepost.adapters.artifacts.manifest import PERMISSIONS
 from fencepost.adapters.artifacts.outputs import CollectLimits, Collector
 from fencepost.adapters.artifacts.pack import Packs
+from fencepost.adapters.durable import place_file
 from fencepost.adapters.executors import foreign
 from fencepost.ports.artifacts import ArtifactStore, Classification, SourceChanged
 from fencepost.ports.errors import ContentTooLarge, PathRefused, StorageError
-from fencepost.ports.workspace import Collected, Inputs, Output, OutputProblem, Swept, Workspace
+from fencepost.ports.workspace import NOTE_BYTES_MAX, Collected, Inputs, Output, OutputProblem, Swept, Workspace
 
 ATTEMPTS_LISTED_MAX: Final = 100_000
 
@@ -40,6 +41,7 @@ _ATTEMPT: Final = re.compile(r"[a-z]{1,16}_[0-9a-f]{32}")
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _VERIFIER: Final = ".verify"
 _LATE: Final = ".late.verify"
+_NOTE: Final = ".note"
 _FOLDERS: Final = ("workspace", "home", "tmp", "logs")
 _TRASH: Final = ".trash"
 
@@ -163,6 +165,21 @@ class Workspaces:
         except OSError:
             return None
 
+    def read_note(self, attempt: str) -> bytes | None:
+        """See the port."""
+        try:
+            return foreign.read_regular(str(self._note(attempt)), bytes_max=NOTE_BYTES_MAX)
+        except OSError:
+            return None
+
+    def keep_note(self, attempt: str, note: bytes) -> None:
+        """See the port."""
+        if len(note) > NOTE_BYTES_MAX:
+            raise ValueError(f"a note of {len(note)} bytes, at most {NOTE_BYTES_MAX} are kept")
+        with disk.storage_errors(f"keeping a note of {attempt}"):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place_file(self._note(attempt), note)
+
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         """See the port."""
         with disk.storage_errors(f"looking through the workspace of {workspace.attempt}"):
@@ -205,13 +222,14 @@ class Workspaces:
         if problems:
             self._remove(base)
             return tuple(problems[: self._limits.problems_max])
-        return self.find_verifier(attempt)
+        return _folders(attempt, base, None)
 
     def discard(self, attempt: str) -> None:
         """Remove all that an attempt left, whatever modes it gave to its files. Nothing there is fine."""
         self._remove(self._base(attempt))
         self._remove(self._verifier(attempt))
         self._remove(self._verifier(attempt, late=True))
+        self._remove(self._note(attempt))
 
     def list_attempts(self) -> tuple[str, ...]:
         """The attempts that have a folder, in order of their ids."""
@@ -219,7 +237,7 @@ class Workspaces:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return ()
-        attempts = {name.removesuffix(_LATE).removesuffix(_VERIFIER) for name in names}
+        attempts = {name.removesuffix(_LATE).removesuffix(_VERIFIER).removesuffix(_NOTE) for name in names}
         return tuple(sorted(name for name in attempts if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
 
     def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
@@ -253,6 +271,9 @@ class Workspaces:
 
     def _verifier(self, attempt: str, *, late: bool = False) -> Path:
         return self._base(attempt).with_name(attempt + (_LATE if late else _VERIFIER))
+
+    def _note(self, attempt: str) -> Path:
+        return self._base(attempt).with_name(attempt + _NOTE)
 
     def _lay_out(self, tree: Path, inputs: Inputs) -> dict[str, tuple[str, str]]:
         """Lay out inputs in an empty folder; returns path -> (digest, mode)."""

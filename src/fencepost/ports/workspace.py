@@ -64,6 +64,10 @@ class OutputProblem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+NOTE_BYTES_MAX = 4_096
+"""Of what a worker keeps of an attempt for those who come after it."""
+
+
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
     """Outputs in bytewise order. With a problem the outputs are what could be kept all the same; where a bound of
     the whole is passed (too_many, too_large without a path) nothing was kept."""
@@ -109,6 +113,15 @@ class Workspaces(Protocol):
     def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
         """A file that a process of an attempt has left beside its logs. None where none stands, where it is no regular
         file or a link, where it is larger than `bytes_max`, and where it cannot be read."""
+        ...
+
+    def read_note(self, attempt: str) -> bytes | None:
+        """What `keep_note` kept last for an attempt, None for nothing and for what cannot be read."""
+        ...
+
+    def keep_note(self, attempt: str, note: bytes) -> None:
+        """Keep some words of its worker with the folders of an attempt and outside of them, whole and durable; they go
+        with the rest. At most NOTE_BYTES_MAX. Raises StorageError."""
         ...
 
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:

@@ -194,7 +194,15 @@ class Attempts:
         gone = run.ended.reason == "keeper_lost" and run.ended.tree_empty
         if run.wish is None and run.ended.reason not in ("stopped", "lease_lost") and not (heeded or gone):
             run.facts = facts_of(
-                self._means, task.spec, lease.attempt, task.inputs, space, run.ended, told, token=run.token
+                self._means,
+                task.spec,
+                lease.attempt,
+                task.inputs,
+                space,
+                run.ended,
+                told,
+                must_stop=lambda: lease.must_stop(self._means.reading().tick_us),
+                token=run.token,
             )
 
     def _left_of(self, earlier: Sequence[AttemptState]) -> str:

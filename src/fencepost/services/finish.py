@@ -26,6 +26,7 @@ from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.jobs import Place, job_for
 from fencepost.services.means import Means, estimated_now_us, finish_lock, verify_lock, worker_lock
 from fencepost.services.results import log_ref
+from fencepost.services.verifications import Runs, Verifications
 
 PAGE = 32
 AGAIN_S = 1.0
@@ -51,6 +52,7 @@ class Finisher:
     def __init__(self, means: Means, worker: str) -> None:
         self._means = means
         self._worker = worker
+        self._verifications = Verifications(means)
         self._running: dict[str, Running] = {}
         self._mine: set[str] = set()
         self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
@@ -250,6 +252,9 @@ class Finisher:
         """Run the verifier; None when it has not spoken: this worker drains, or another's verifier still runs."""
         if self._draining or not self._is_alone(attempt, late=late):
             return None
+        runs = self._verifications.read(attempt)
+        if runs.spent:
+            return self._verdict(attempt, "error", runs, message=runs.spent)
         outputs = tuple(
             Output(path=ref.path, mode=_mode(ref.mode), digest=ref.digest, bytes=ref.bytes) for ref in facts.artifacts
         )
@@ -260,20 +265,32 @@ class Finisher:
         except StorageFull:
             raise
         except FencepostError as error:
-            return self._verdict(attempt, "error", message=error.message)
+            return self._verdict(attempt, "error", runs, message=error.message)
         if not isinstance(space, Workspace):
             shown = "; ".join(f"{problem.path}: {problem.message}" for problem in space)
-            return self._verdict(attempt, "failed", message=shown)
+            return self._verdict(attempt, "failed", runs, message=shown)
         lock = verify_lock(attempt.attempt, late=late)
+        self._verifications.begin(attempt, runs, spec.attempt_time_us)
         ended = self._run(attempt, spec, space, lock)
         if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
-            return None  # it was stopped before it could speak
+            return self._without_verdict(attempt, runs, ended)
         if ended.reason == "spawn_failed" and self._means.locks.is_held(lock):
+            self._verifications.end(attempt, runs, ended, drained=True)
             return None  # another one runs, which says nothing about the result
         outcome: Literal["passed", "failed", "error"] = "error"
         if ended.reason == "exited" and ended.exit_code is not None:
             outcome = "passed" if ended.exit_code == 0 else "failed"
-        return self._verdict(attempt, outcome, ended=ended, space=space, spec=spec)
+        return self._verdict(attempt, outcome, runs, ended=ended, space=space, spec=spec)
+
+    def _without_verdict(self, attempt: AttemptState, runs: Runs, ended: Ended) -> RecordVerification | None:
+        """One that was stopped before it could speak is made again, unless nobody waits for it any more: then its time
+        is told, and charged as what comes late is."""
+        with self._means.kernel.reader.look() as look:
+            known = look.find(attempt.attempt, AttemptState)
+        if known is not None and known.state != "result_reported":
+            return self._verdict(attempt, "error", runs, ended=ended)
+        self._verifications.end(attempt, runs, ended, drained=self._draining)
+        return None
 
     def _is_alone(self, attempt: AttemptState, *, late: bool) -> bool:
         """Whether no verifier of the attempt runs in the same place. One that a worker left which is gone is ended
@@ -321,13 +338,17 @@ class Finisher:
         self,
         attempt: AttemptState,
         outcome: Literal["passed", "failed", "error"],
+        runs: Runs,
         *,
         message: str = "",
         ended: Ended | None = None,
         space: Workspace | None = None,
         spec: WorkOrderSpec | None = None,
     ) -> RecordVerification:
+        """What is to be recorded, with the time of the runs that came to no verdict in its own."""
         stdout = stderr = None
+        limits = self._means.kernel.limits
+        took_us = runs.used_us + (0 if ended is None else ended.duration_us)
         parts = [message or (ended.message if ended else "")]
         if space is not None and spec is not None:
             stdout, unread = log_ref(self._means, space.logs / "verify.stdout", spec.classification)
@@ -337,12 +358,12 @@ class Finisher:
             attempt=attempt.attempt,
             result=attempt.result,
             outcome=outcome,
-            duration_us=0 if ended is None else ended.duration_us,
+            duration_us=min(took_us, limits.duration_max_us),
             exit_code=None if ended is None else ended.exit_code,
             signal=None if ended is None else ended.signal,
             stdout=stdout,
             stderr=stderr,
-            message=sanitize("; ".join(part for part in parts if part), self._means.kernel.limits.text_bytes_max),
+            message=sanitize("; ".join(part for part in parts if part), limits.text_bytes_max),
         )
 
 

@@ -30,6 +30,7 @@ class Lease:
     deadline_tick_us: int
     lost: str = ""
     stopping: bool = False
+    stop_by_tick_us: int = 0  # when whatever is done for it has to have ended, once its worker wants to stop
     running: Running | None = None
     lock: Lock
 
@@ -43,6 +44,10 @@ class Lease:
             elif self.stopping:
                 running.stop("stopped", STOP_GRACE_US)
 
+    def must_stop(self, now_tick_us: int) -> bool:
+        """Whether nothing more is to be done for it, whatever is lost by that."""
+        return bool(self.lost) or (self.stopping and now_tick_us >= self.stop_by_tick_us)
+
     def confirm(self, deadline_tick_us: int) -> None:
         with self.lock:
             self.deadline_tick_us = deadline_tick_us
@@ -55,9 +60,11 @@ class Lease:
             if self.running is not None:
                 self.running.stop("lease_lost", STOP_GRACE_US)
 
-    def drain(self, grace_us: int) -> None:
-        """Stop what runs because its own worker wants to stop."""
+    def drain(self, grace_us: int, now_tick_us: int) -> None:
+        """Stop what runs because its own worker wants to stop. A shorter grace shortens."""
         with self.lock:
+            due_us = now_tick_us + grace_us
+            self.stop_by_tick_us = min(self.stop_by_tick_us, due_us) if self.stopping else due_us
             self.stopping = True
             if self.running is not None:
                 self.running.stop("stopped", grace_us)
@@ -100,14 +107,14 @@ class Leases:
             self._live[lease.attempt] = lease
             draining = self._drain_us
         if draining is not None:
-            lease.drain(draining)
+            lease.drain(draining, self._means.reading().tick_us)
 
     def drain(self, grace_us: int) -> None:
         """Stop what runs under every lease, those included that are activated while this worker drains."""
         with self._lock:
             self._drain_us = grace_us
         for lease in self.all():
-            lease.drain(grace_us)
+            lease.drain(grace_us, self._means.reading().tick_us)
 
     def remove(self, lease: Lease) -> None:
         with self._lock:

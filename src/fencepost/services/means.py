@@ -12,6 +12,7 @@ from fencepost.core.state import ClockState
 from fencepost.kernel.kernel import Kernel
 from fencepost.kernel.receipts import Receipt
 from fencepost.ports.artifacts import ArtifactStore
+from fencepost.ports.checks import SchemaChecks
 from fencepost.ports.clock import Reading
 from fencepost.ports.door import Door
 from fencepost.ports.errors import StorageError, StorageFull, StorageMismatch
@@ -67,7 +68,7 @@ class Means:
     environment: MakeEnvironment
     base_environment: Mapping[str, str]
     read_log: ReadLog
-    schema_problems: Callable[[bytes, bytes], Sequence[str]]
+    schema_checks: SchemaChecks
     sweep_partials: Callable[[], int]
     """Removes what writers of artifacts and packs left that were killed; returns the number of files."""
 

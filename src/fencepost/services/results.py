@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fencepost.core.canonical import sanitize
@@ -11,6 +11,7 @@ from fencepost.core.records.attempt import ResultFacts, ValidationReceipt
 from fencepost.core.records.common import ArtifactRef, Classification, FailureClass, LogRef, StoppedFor, Usage
 from fencepost.core.records.plan import Acceptance, WorkOrderSpec
 from fencepost.ports.artifacts import ArtifactMissing
+from fencepost.ports.checks import Check
 from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import Ended, LogUnreadable
 from fencepost.ports.workspace import Output, OutputProblem, Workspace
@@ -91,32 +92,47 @@ def time_used(attempt: str, duration_us: int) -> tuple[Usage, ...]:
 
 
 def schema_receipts(
-    means: Means, accept: Acceptance, outputs: Sequence[Output], token: str = ""
-) -> tuple[ValidationReceipt, ...]:
-    """Check every output that a schema is asked for; a schema that no output falls under has not passed."""
+    means: Means, accept: Acceptance, outputs: Sequence[Output], must_stop: Callable[[], bool], token: str = ""
+) -> tuple[ValidationReceipt, ...] | None:
+    """Check every output that a schema is asked for; a schema that no output falls under has not passed. None where
+    that was stopped."""
+    if not accept.schemas:
+        return ()
     receipts = []
-    for text, digest in sorted(accept.schemas.items()):
-        chosen = [output for output in outputs if matches(text, output.path)]
-        problems: list[str] = [] if chosen else [f"no output matches {text}"]
-        try:
-            schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)
-            for output in chosen:
-                document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
-                problems += [f"{output.path}: {problem}" for problem in means.schema_problems(document, schema)]
-        except FencepostError as error:
-            if isinstance(error, StorageError) and not isinstance(error, ArtifactMissing):
-                raise
-            problems.append(f"{text}: {error.message}")
-        message = "; ".join(problems[:PROBLEMS_SHOWN_MAX])
-        receipts.append(
-            ValidationReceipt(
-                check="schema",
-                subject=text,
-                passed=not problems,
-                message=sanitize(without(token, message), means.kernel.limits.text_bytes_max),
+    with means.schema_checks(must_stop) as check:
+        for text, digest in sorted(accept.schemas.items()):
+            chosen = [output for output in outputs if matches(text, output.path)]
+            problems: list[str] | None = [] if chosen else [f"no output matches {text}"]
+            try:
+                problems = _schema_problems(means, digest, chosen, check) if chosen else problems
+            except FencepostError as error:
+                if isinstance(error, StorageError) and not isinstance(error, ArtifactMissing):
+                    raise
+                problems = [f"{text}: {error.message}"]
+            if problems is None:
+                return None
+            message = "; ".join(problems[:PROBLEMS_SHOWN_MAX])
+            receipts.append(
+                ValidationReceipt(
+                    check="schema",
+                    subject=text,
+                    passed=not problems,
+                    message=sanitize(without(token, message), means.kernel.limits.text_bytes_max),
+                )
             )
-        )
     return tuple(receipts)
+
+
+def _schema_problems(means: Means, digest: str, chosen: Sequence[Output], check: Check) -> list[str] | None:
+    schema = means.artifacts.read(digest, SCHEMA_BYTES_MAX)
+    problems = []
+    for output in chosen:
+        document = means.artifacts.read(output.digest, SCHEMA_BYTES_MAX)
+        found = check(document, schema)
+        if found is None:
+            return None
+        problems += [f"{output.path}: {problem}" for problem in found]
+    return problems
 
 
 def failed(
@@ -144,9 +160,11 @@ def facts_of(
     ended: Ended,
     told: Outcome | None = None,
     *,
+    must_stop: Callable[[], bool],
     token: str = "",
-) -> ResultFacts:
-    """Collect what a command left, whatever its exit code, and say what happened. Claims nothing.
+) -> ResultFacts | None:
+    """Collect what a command left, whatever its exit code, and say what happened. Claims nothing. None where this
+    `must_stop` before its outputs are checked.
 
     `told` is what a callable's own process said came of it, `token` what no word and no name of it is to hold.
     """
@@ -160,7 +178,9 @@ def facts_of(
         failure, code, message = _missing(told.files, outputs)
     if not failure and len(outputs) < len(collected.outputs):
         failure, code, message = "validation", "outputs_refused", "an output is named by the token of its attempt"
-    validation = () if failure else schema_receipts(means, spec.accept, outputs, token)
+    validation = () if failure else schema_receipts(means, spec.accept, outputs, must_stop, token)
+    if validation is None:
+        return None
     stdout, unread = log_ref(means, space.logs / "stdout", classification, token)
     stderr, unread_too = log_ref(means, space.logs / "stderr", classification, token)
     message = "; ".join(part for part in (message, unread, unread_too) if part)

@@ -40,7 +40,7 @@ class _Strict(ValueError):
 
 def check_schema(document: bytes, schema: bytes) -> list[SchemaProblem]:
     """The first `PROBLEMS_MAX` problems of `document` under `schema`, none if it satisfies it. Never raises
-    for any content of either."""
+    for any content of either, but MemoryError; and takes as long as it takes: see `schema_checks`."""
     if len(schema) > SCHEMA_BYTES_MAX:
         return [_problem("too_large", f"the schema has {len(schema)} bytes, at most {SCHEMA_BYTES_MAX} are read")]
     if len(document) > DOCUMENT_BYTES_MAX:
@@ -79,6 +79,8 @@ def _validate(value: Any, rules: Any) -> list[SchemaProblem]:
         return [_problem("remote_reference", f"the schema refers to {error.ref}, which it does not contain")]
     except RecursionError:
         return [_problem("bad_document", "the document or the schema is nested too deeply")]
+    except MemoryError:
+        raise  # says something of the process, which has been given so much and no more
     except Exception as error:  # the library raises whatever a schema's regular expression or type makes it raise
         return [_problem("bad_schema", f"the schema cannot be evaluated: {type(error).__name__}: {error}")]
 

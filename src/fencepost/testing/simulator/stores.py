@@ -21,10 +21,12 @@ LATE_US = 2_000_000  # of a hint that is late, at most
 class SimWorkspaces:
     """`Workspaces` whose every command leaves the same two files, of which its order declares what it likes."""
 
-    def __init__(self, loop: Loop, faults: Faults, artifacts: MemoryArtifactStore) -> None:
+    def __init__(self, loop: Loop, faults: Faults, artifacts: MemoryArtifactStore, notes: dict[str, bytes]) -> None:
+        """`notes` are those of the whole host: they outlive the process that keeps them."""
         self._loop = loop
         self._faults = faults
         self._artifacts = artifacts
+        self._notes = notes
 
     def prepare(
         self, *, attempt: str, inputs: Inputs, params: bytes | None = None, checkpoint: str | None = None
@@ -65,6 +67,13 @@ class SimWorkspaces:
 
     def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
         return None
+
+    def read_note(self, attempt: str) -> bytes | None:
+        return self._notes.get(attempt)
+
+    def keep_note(self, attempt: str, note: bytes) -> None:
+        self._loop.pause()
+        self._notes[attempt] = note
 
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         return OUTPUT_PATHS

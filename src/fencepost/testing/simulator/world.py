@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -120,6 +121,7 @@ class World:
         self.yard = Yard(self.loop, self.faults, self.trees, self.checks.problem)
         self._parts = parts
         self.artifacts = MemoryArtifactStore()
+        self._notes: dict[str, bytes] = {}  # of workers, with the folders of their attempts
         self.hints = Hints(self.loop, self.faults)
         self.keyring = MemoryKeyring()
         self.ledger = MemoryLedger(self.keyring)
@@ -421,7 +423,7 @@ class World:
             kernel=kernel,
             executor=executor_for(self._parts, self.yard, host, process),
             artifacts=self.artifacts,
-            workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts),
+            workspaces=SimWorkspaces(self.loop, self.faults, self.artifacts, self._notes),
             packs=NoPacks(),
             door=self.doors.for_process(process),
             pid=self._starts,
@@ -430,7 +432,7 @@ class World:
             environment=_environment,
             base_environment={},
             read_log=lambda path: (0, b""),
-            schema_problems=lambda document, schema: (),
+            schema_checks=lambda must_stop: nullcontext(lambda document, schema: ()),
             sweep_partials=lambda: 0,
         )
 

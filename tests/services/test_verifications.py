@@ -1,0 +1,116 @@
+"""A verifier that comes to no verdict is not begun without end, and what its runs took is paid for (8, W18)."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from fencepost.core.commands import CancelOrder
+from fencepost.core.records.attempt import VerificationReceipt
+from fencepost.core.records.plan import Acceptance
+from fencepost.services import verifications
+from fencepost.services.verifications import LOST_MAX, Begun, Runs, Verifications
+from tests.services.world import World, draft
+
+
+def verified(world: World, verify: str) -> str:
+    accept = Acceptance(verify=("sh", "-c", f"echo v >> '{world.log}'; {verify}"))
+    return world.submit(draft("a", *world.say("a"), accept=accept, ceilings={"attempts": 1}))
+
+
+def verdict(world: World, plan: str) -> VerificationReceipt:
+    [attempt] = world.attempts(plan, "a")
+    with world.app.kernel.reader.look() as look:
+        return look.body(attempt.verification_seq, VerificationReceipt)
+
+
+def test_case_08_a_verifier_that_takes_its_worker_with_it_is_begun_a_few_times_and_fails_its_order(
+    world: World,
+) -> None:
+    pid = world.folder / "pid"
+    plan = verified(world, f"while [ ! -s '{pid}' ]; do sleep 0.05; done; kill -9 $(cat '{pid}'); sleep 60")
+    for _ in range(LOST_MAX):
+        other = world.other_worker(jobs=1)
+        pid.write_text(str(other.pid))
+        assert other.wait(60) == -signal.SIGKILL
+        pid.write_text("")
+        world.until(lambda: not world.processes(), 10)
+    assert world.order(plan, "a").state == "result_pending"
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert world.ran() == ["a", *["v"] * LOST_MAX], "nothing is begun once the runs are spent"
+    order = world.order(plan, "a")
+    assert (order.state, order.reason) == ("failed", "verifier_error")
+    receipt = verdict(world, plan)
+    assert receipt.outcome == "error"
+    assert receipt.message == f"it was begun {LOST_MAX} times, and each time its worker was gone before it had spoken"
+    assert receipt.duration_us > 0, "the keepers outlive their worker, and tell what its verifiers took"
+    charged = world.plan(plan).account.charged
+    assert charged["time_us"] == world.facts(plan, "a").duration_us + receipt.duration_us
+    assert charged["attempts"] == 1
+    world.check()
+
+
+def test_w18_what_a_run_took_that_its_worker_did_not_outlive_is_charged_with_the_verdict(world: World) -> None:
+    plan = verified(world, f"test -e '{world.folder}/go' || sleep 60")
+    other = world.other_worker(jobs=1)
+    world.until_ran("v")
+    time.sleep(1)
+    other.kill()
+    other.wait()
+    world.until(lambda: not world.processes(), 10)
+    (world.folder / "go").touch()
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    receipt = verdict(world, plan)
+    assert receipt.outcome == "passed" and receipt.duration_us >= 1_000_000
+    world.check()
+
+
+def test_w18_a_verifier_that_a_drain_stops_is_paid_for_and_counts_as_no_loss(world: World) -> None:
+    plan = verified(world, f"test -e '{world.folder}/go' || sleep 60")
+    for _ in range(2):
+        before = world.ran().count("v")
+        worker = world.worker(jobs=1)
+        world.until(lambda before=before: world.ran().count("v") > before)  # type: ignore[misc]  # bound at once
+        time.sleep(0.5)
+        worker.stop()
+    [attempt] = world.attempts(plan, "a")
+    runs = Verifications(world.app.means()).read(attempt)
+    assert (runs.lost, runs.stopped) == (0, 2) and runs.used_us >= 1_000_000
+    (world.folder / "go").touch()
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert verdict(world, plan).duration_us >= runs.used_us
+    world.check()
+
+
+def test_w18_a_verifier_whose_order_is_cancelled_is_paid_for(world: World) -> None:
+    plan = verified(world, "sleep 60")
+    world.worker(jobs=1)
+    world.until_ran("v")
+    time.sleep(1)
+    world.write("human", CancelOrder(order=world.order(plan, "a").order)).required()
+    world.until_ended(plan, 20)
+    world.until(lambda: world.plan(plan).account.charged.get("time_us", 0) >= 1_000_000, 20)
+    world.check()
+
+
+def test_what_is_kept_of_runs_is_read_whoever_wrote_it(world: World) -> None:
+    """Damaged words, another boot, and a run that nobody saw end."""
+    plan = verified(world, "true")
+    world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    [attempt] = world.attempts(plan, "a")
+    kept = Verifications(world.app.means())
+    spaces = world.app.workspaces
+    spaces.keep_note(attempt.attempt, b"{")
+    assert kept.read(attempt) == Runs()
+    reading = world.app.kernel.clock.read()
+    kept._keep(attempt, Runs(lost=1, used_us=5, begun=Begun(boot_id="another", tick_us=0, limit_us=70)))
+    assert kept.read(attempt) == Runs(lost=2, used_us=75)
+    begun = Begun(boot_id=reading.boot_id, tick_us=reading.tick_us - 50, limit_us=40)
+    kept._keep(attempt, Runs(begun=begun))
+    assert kept.read(attempt) == Runs(lost=1, used_us=40)
+    assert not Runs(stopped=verifications.STOPPED_MAX - 1).spent
+    assert "was stopped" in Runs(stopped=verifications.STOPPED_MAX).spent
