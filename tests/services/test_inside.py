@@ -704,6 +704,8 @@ def test_w18_what_is_unknown_is_a_dimension_that_is_charged(
         ({"receipt": "r", "amounts": {}, "unknown": "calls"}, "wrong_type"),
         ({"receipt": "r", "amounts": {}, "unknown": [1]}, "wrong_type"),
         ({"receipt": "r", "unknown": ["calls"]}, "missing_field"),
+        ({"receipt": "r", "amounts": {}}, "out_of_range"),
+        ({"receipt": "r", "amounts": {"money": {}}}, "out_of_range"),
         ({"receipt": "r", "amounts": {"calls": -1}}, "bad_value"),
         ({"receipt": "r", "amounts": {"calls": 1.5}}, "float"),
         ({"receipt": "r", "amounts": {"calls": True}}, "bool_for_integer"),
@@ -1036,6 +1038,24 @@ def test_w5_what_a_child_may_not_have_is_refused_by_name(
     assert where is None or refused.value.where == where
     assert refused.value.next
     assert world.order(plan, "a").children == {}
+
+
+def test_w18_a_child_beyond_its_parents_ceiling_is_told_whose_it_is(world: World, speaker: Speaker) -> None:
+    _, attempt = begin(world, speaker, ceilings={"attempts": 2})
+
+    def told(name: str, **budget: int) -> tuple[str, str]:
+        with pytest.raises(Refused) as refused:
+            attempt.child(name, ["true"], budget=budget)
+        assert refused.value.code == "impossible_budget"
+        return refused.value.message, refused.value.next
+
+    message = "/order/budget/attempts: the order's ceiling of attempts is 3, the parent order's is 2"
+    assert told("kid", attempts=3) == (message, "lower the order's ceiling or raise the parent order's")
+    attempt.child("one", ["true"], budget={"attempts": 1})
+    attempt.child("two", ["true"], budget={"attempts": 1})
+    message = "/order: the parent order allows 2 attempts, and 3 orders may not fail"
+    assert told("three", attempts=1) == (message, "give the parent order at least 3")
+    speaker.end()
 
 
 def test_w5_children_may_need_their_elder_siblings(world: World, speaker: Speaker) -> None:

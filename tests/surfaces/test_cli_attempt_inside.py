@@ -231,6 +231,7 @@ def outside(world: World, *words: str) -> Any:
         (("checkpoint", "-", "--builds-on", "-1"), b"", "bad_value", 2),
         (("checkpoint", "-", "--kind", "steps/1"), b"{ }", "bad_value", 2),
         (("charge", "--calls", "1"), b"", "usage", 2),
+        (("charge", "--receipt", "r", "--provider", "acme"), b"", "out_of_range", 2),
         (("charge", "--receipt", "r", "--calls", "many"), b"", "usage", 2),
         (("charge", "--receipt", "r", "--money", "USD"), b"", "usage", 2),
         (("charge", "--receipt", "r", "--money", "USD:1", "--money", "USD:2"), b"", "usage", 2),

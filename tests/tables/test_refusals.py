@@ -736,6 +736,12 @@ def a_charge_without_a_receipt() -> str:
 
 
 @case("out_of_range")
+def a_charge_of_nothing() -> str:
+    world = world_in("active/running")
+    return refused(world, world.charge(attempt(world), "r"))
+
+
+@case("out_of_range")
 def a_charge_of_time() -> str:
     world = world_in("active/running")
     return refused(world, world.charge(attempt(world), "r", time_us=1))

@@ -192,6 +192,18 @@ def test_w18_money_is_a_table_of_texts(server: AttemptServer, money: Any, said: 
     assert server.requests == []
 
 
+def test_w18_a_charge_that_names_nothing_is_refused(server: AttemptServer) -> None:
+    one = attempt(server)
+    for fields in ({}, {"money": {}}, {"unknown": []}):
+        with pytest.raises(Refused, match="names no amount") as refused:
+            one.charge(receipt="r", **fields)  # type: ignore[arg-type]  # one of several
+        assert (refused.value.code, refused.value.where, refused.value.exit_code) == ("out_of_range", "/amounts", 2)
+    assert server.requests == []
+    for number, said in enumerate(({"calls": 0}, {"money": {"USD": "0"}}, {"unknown": ["calls"]})):
+        one.charge(receipt=f"{number}", **said)  # type: ignore[arg-type]  # one of several
+    assert list(server.receipts) == ["0", "1", "2"]
+
+
 def test_w6_a_checkpoint_of_text_is_no_value(server: AttemptServer) -> None:
     for kept in ("half a page", b"\xff\x00", "[" * 100_000):
         attempt(server).checkpoint(kept)

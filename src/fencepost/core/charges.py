@@ -50,6 +50,9 @@ def charge_problem(usage: Usage) -> tuple[str, str, str] | None:
         return "provider", "the provider", "[a-z0-9][a-z0-9._/-]{0,62}, and not the kernel itself"
     if not usage.receipt:
         return "receipt", "the receipt", "a name that its provider gave"
+    if not usage.amounts and not usage.unknown:
+        # It would book nothing, and keep the name from the payment that it belongs to (W18).
+        return "amounts", "what is charged", "at least one amount, 0 where that is known, or named as unknown"
     for name in (*usage.amounts, *usage.unknown):
         if not is_dimension(name) or name in _OWN:
             return (

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from fencepost.sdk.failures import Stopping
 from fencepost.sdk.names import Names, several
-from fencepost.sdk.wire import EXIT_USAGE, Connection, Refused, StaleFence, Unreachable
+from fencepost.sdk.wire import EXIT_USAGE, NOTHING_CHARGED, SAY_WHAT, Connection, Refused, StaleFence, Unreachable
 
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
@@ -152,9 +152,10 @@ class Attempt:
         """Book what was spent, under the receipt of who was paid: the same receipt again, of whatever order, books
         nothing. `money` is currency -> decimal text. `unknown` names what was used without anybody saying how much:
         `calls`, `tokens_input`, `tokens_output`, `money:USD`; an amount beside it is the least that it was, and all
-        that is still set aside of it is charged. Answers in the same form, for what the attempt's budget limits:
-        `left`, what is set aside still, 0 included, and `over`, what this charge took beyond that. Raises Refused, and
-        TypeError for one name alone."""
+        that is still set aside of it is charged. One or the other is named, what is known to be nothing as 0: a charge
+        of nothing would take the receipt from its payment. Answers in the same form, for what the attempt's budget
+        limits: `left`, what is set aside still, 0 included, and `over`, what this charge took beyond that. Raises
+        Refused, and TypeError for one name alone."""
         amounts: dict[str, Any] = {"calls": calls, "tokens_input": tokens_input, "tokens_output": tokens_output}
         amounts = {name: amount for name, amount in amounts.items() if amount is not None}
         if money is not None:
@@ -162,6 +163,8 @@ class Attempt:
         fields: dict[str, Any] = {"receipt": receipt, "provider": provider, "amounts": amounts}
         if names := several(unknown, "what is unknown"):
             fields["unknown"] = list(names)
+        if not names and not any(amount != {} for amount in amounts.values()):
+            raise Refused("out_of_range", NOTHING_CHARGED, "/amounts", SAY_WHAT, EXIT_USAGE)
         return self.request("charge", **fields)[0]
 
     def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:

@@ -31,6 +31,9 @@ AGAIN_S: Final = 0.2
 BUSY_S: Final = 30.0
 """How long a worker that is busy is asked again."""
 
+NOTHING_CHARGED: Final = "a charge says what was used, and this one names no amount and nothing that is unknown"
+SAY_WHAT: Final = "name an amount, 0 where that is known, or what is unknown; charge when it is known, not before"
+
 EXIT_UNEXPECTED: Final = 1
 EXIT_USAGE: Final = 2
 

@@ -16,6 +16,7 @@ from fencepost.core.amounts import is_dimension
 from fencepost.core.instant import format_money, parse_money
 from fencepost.core.records.common import Usage
 from fencepost.core.shares import MONEY, OWN_RULE
+from fencepost.sdk import wire
 from fencepost.services.requests import Amounts, Charge, Declined
 
 _COUNTED: Final = ("calls", "tokens_input", "tokens_output")
@@ -25,7 +26,10 @@ _CURRENCY: Final = "money:"
 def usage_of(form: Charge) -> Usage:
     """What a charge says was used. Raises Declined."""
     unknown = unknown_of(form.unknown)
-    return Usage(receipt=form.receipt, provider=form.provider, amounts=amounts_of(form.amounts), unknown=unknown)
+    amounts = amounts_of(form.amounts)
+    if not amounts and not unknown:
+        raise Declined("out_of_range", wire.NOTHING_CHARGED, where="/amounts", next_step=wire.SAY_WHAT)
+    return Usage(receipt=form.receipt, provider=form.provider, amounts=amounts, unknown=unknown)
 
 
 def unknown_of(names: Sequence[str]) -> tuple[str, ...]:

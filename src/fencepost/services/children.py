@@ -31,6 +31,8 @@ _NOT_FOR_CHILDREN: Final = {
     "call": 'write run = ["python3", "FILE"]; a child runs a program, and docs/PYTHON.md says why',
 }
 _INHERITED: Final = ("classification", "environment", "may", "effects", "priority")
+PARENT: Final = "parent order"
+"""What messages call the level that a child's budget lies in."""
 PROBLEMS_SHOWN_MAX: Final = 20
 ARTIFACTS_SHOWN_MAX: Final = 64
 ARTIFACTS_BYTES_MAX: Final = 2**19
@@ -96,7 +98,7 @@ def checked_child(table: dict[str, Any], parent: OrderState, tree: Sequence[str]
     if str(table.get("name")) in parent.children:
         most = ATTEMPTS_FIRST_MAX  # it is there already, whatever has become of its parent's ceiling
     plan = {"budget": {"attempts": most}, "work": [table, *siblings]}
-    checked = check_document(RawDocument(value=plan), stem="children", tree=tree)
+    checked = check_document(RawDocument(value=plan), stem="children", tree=tree, above=PARENT)
     problems = [problem for problem in checked.problems if problem.at.startswith("/work/0")]
     if problems or checked.document is None:
         raise declined_for(problems or checked.problems)
@@ -106,14 +108,13 @@ def checked_child(table: dict[str, Any], parent: OrderState, tree: Sequence[str]
 def declined_for(problems: Sequence[PlanProblem]) -> Declined:
     """The refusal for the problems of a table: the first one's code and place, and all of them in words."""
     first = problems[0]
-    told = "; ".join(
-        f"{_place(problem.at) or '/order'}: {problem.message}" for problem in problems[:PROBLEMS_SHOWN_MAX]
-    )
+    told = "; ".join(f"{_place(problem.at)}: {problem.message}" for problem in problems[:PROBLEMS_SHOWN_MAX])
     return Declined(first.code, told, where=_place(first.at), next_step=first.next)
 
 
 def _place(at: str) -> str:
-    return "/order" + at.removeprefix("/work/0") if at.startswith("/work/0") else at
+    """A place of the table as a place of the request. What lies beside the table is nothing that a program has said."""
+    return "/order" + at.removeprefix("/work/0") if at.startswith("/work/0") else "/order"
 
 
 def _pinned(means: Means, desk: Desk, table: dict[str, Any], parent: OrderState) -> OrderDraft:

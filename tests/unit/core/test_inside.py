@@ -331,6 +331,14 @@ def test_w18_a_receipt_says_nothing_that_only_the_kernel_knows(
     assert code(world, world.charge(attempt(world), receipt, provider=provider, **amounts)) == "out_of_range"
 
 
+def test_w18_a_charge_that_says_nothing_takes_no_receipt_from_its_payment() -> None:
+    world = world_in("active/running")
+    assert code(world, world.charge(attempt(world), "r")) == "out_of_range"
+    assert code(world, world.charge(attempt(world), "r", calls=1)) == "", "the name is still free"
+    assert code(world, world.charge(attempt(world), "zero", calls=0)) == "", "known to be nothing"
+    assert code(world, world.charge(attempt(world), "unknown", "calls")) == ""
+
+
 def test_w18_the_name_of_a_receipt_is_bounded() -> None:
     world = world_in("active/running")
     assert code(world, world.charge(attempt(world), "x" * (512 - len("shop:")), calls=1)) == ""

@@ -11,6 +11,7 @@ ceiling beyond the plan's, fewer attempts than orders that may not fail.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,9 @@ from fencepost.core.planfile.document import MONEY_PREFIX
 from fencepost.core.planfile.problems import Spot
 from fencepost.core.planfile.work import Draft
 from fencepost.core.shares import shares_of
+
+PLAN: Final = "plan"
+"""What messages call the level that orders lie in, where that is no other order."""
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,48 +61,50 @@ def _currencies(level: Mapping[str, int]) -> frozenset[str]:
     return frozenset(dimension for dimension in level if dimension.startswith(MONEY_PREFIX))
 
 
-def check_budgets(spot: Spot, plan: Mapping[str, int], drafts: Sequence[Draft]) -> None:
-    """Refuse `impossible_budget`. `spot` is the place of the plan's budget."""
+def check_budgets(spot: Spot, plan: Mapping[str, int], drafts: Sequence[Draft], above: str) -> None:
+    """Refuse `impossible_budget`. `spot` is the place of the plan's budget, `above` what the orders lie in."""
     must_apply = sum(not draft.may_fail for draft in drafts)
     if plan.get("attempts", must_apply) < must_apply:
         spot.child("attempts").refuse(
             "impossible_budget",
-            f"the plan allows {plan['attempts']} attempts, and {must_apply} orders may not fail",
-            f"write at least {must_apply}",
+            f"the {above} allows {plan['attempts']} attempts, and {must_apply} orders may not fail",
+            f"write at least {must_apply}" if above == PLAN else f"give the {above} at least {must_apply}",
         )
     for draft in drafts:
         if "budget" in draft.refused:
             continue
-        _check_ceilings(draft, plan)
-        _check_hold(draft, plan)
+        _check_ceilings(draft, plan, above)
+        _check_hold(draft, plan, above)
 
 
-def _check_ceilings(draft: Draft, plan: Mapping[str, int]) -> None:
+def _check_ceilings(draft: Draft, plan: Mapping[str, int], above: str) -> None:
     spot = draft.spot.child("budget")
     for dimension, ceiling in draft.budget.ceilings.items():
         if dimension in plan and ceiling > plan[dimension]:
             spot_of(spot, dimension).refuse(
                 "impossible_budget",
-                f"the order's ceiling of {dimension} is {ceiling}, the plan's is {plan[dimension]}",
-                "lower the order's ceiling or raise the plan's",
+                f"the order's ceiling of {dimension} is {ceiling}, the {above}'s is {plan[dimension]}",
+                f"lower the order's ceiling or raise the {above}'s",
             )
-        _check_currency(spot_of(spot, dimension), dimension, plan, "plan")
+        _check_currency(spot_of(spot, dimension), dimension, plan, above)
 
 
-def _check_hold(draft: Draft, plan: Mapping[str, int]) -> None:
+def _check_hold(draft: Draft, plan: Mapping[str, int], above: str) -> None:
     own = draft.budget.ceilings
     if draft.attempt_time_us is not None and "attempt_time" not in draft.refused:
-        _check_fits(draft.spot.child("attempt_time"), "time_us", draft.attempt_time_us, own, plan)
+        _check_fits(draft.spot.child("attempt_time"), "time_us", draft.attempt_time_us, own, plan, above)
     spot = draft.spot.child("budget").child("per_attempt")
     for dimension, amount in draft.budget.per_attempt.items():
         place = spot_of(spot, dimension)
-        _check_fits(place, dimension, amount, own, plan)
+        _check_fits(place, dimension, amount, own, plan, above)
         _check_currency(place, dimension, own, "order")
-        _check_currency(place, dimension, plan, "plan")
+        _check_currency(place, dimension, plan, above)
 
 
-def _check_fits(spot: Spot, dimension: str, amount: int, own: Mapping[str, int], plan: Mapping[str, int]) -> None:
-    for level, whose in ((own, "order's"), (plan, "plan's")):
+def _check_fits(
+    spot: Spot, dimension: str, amount: int, own: Mapping[str, int], plan: Mapping[str, int], above: str
+) -> None:
+    for level, whose in ((own, "order's"), (plan, f"{above}'s")):
         if dimension in level and amount > level[dimension]:
             spot.refuse(
                 "impossible_budget",

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core import canonical
 from fencepost.core.planfile import bounds
 from fencepost.core.planfile.amounts import read_budget
-from fencepost.core.planfile.budgets import allow, attempts_of, check_budgets
+from fencepost.core.planfile.budgets import PLAN, allow, attempts_of, check_budgets
 from fencepost.core.planfile.content import content_digest
 from fencepost.core.planfile.currencies import ISO_4217
 from fencepost.core.planfile.document import PlanDocument, Priority, WorkItem
@@ -89,12 +89,18 @@ def check_text(
 
 
 def check_document(
-    raw: RawDocument, *, stem: str, tree: Sequence[str] | None = None, currencies: Set[str] = ISO_4217
+    raw: RawDocument,
+    *,
+    stem: str,
+    tree: Sequence[str] | None = None,
+    currencies: Set[str] = ISO_4217,
+    above: str = PLAN,
 ) -> CheckedPlan:
     """Check a parsed plan and write its first values.
 
     `stem` is the file's name without its suffix, the first value of the plan's name. `tree` holds the
-    relative POSIX paths of the files that may be pinned; with None no pattern can fail to match. Never
+    relative POSIX paths of the files that may be pinned; with None no pattern can fail to match. `above`
+    is what messages call the level that the orders lie in. Never
     raises for any document.
     """
     findings = Findings()
@@ -112,7 +118,7 @@ def check_document(
         by_name, graph, needs = _check_graph(root, drafts)
         check_files(drafts, by_name, None if tree is None else FileTree(tree))
         if head.budget is not None:
-            check_budgets(root.child("budget"), head.budget, drafts)
+            check_budgets(root.child("budget"), head.budget, drafts, above)
         if not graph.rings and len(by_name) == len(drafts):
             order = tuple(drafts[node].name or "" for node in graph.order)
         if findings.refusals == 0 and head.budget is not None:

@@ -146,6 +146,7 @@ def _usage_refusal(world: World, usage: Mapping[str, Any], name: str) -> str:
         _PROVIDER.fullmatch(usage["provider"]) is None
         or usage["provider"] == "kernel"
         or not usage["receipt"]
+        or not dimensions
         or not all(is_dimension(each) and each not in ("attempts", TIME) for each in dimensions)
     )
     if wrong:
