@@ -13,6 +13,8 @@ from fencepost.core.evolve import edit
 from fencepost.ports.door import Answer
 from fencepost.services import upkeep
 from fencepost.services.attempt import Attempts
+from fencepost.services.desk import order_of
+from fencepost.services.kept import Kept
 from fencepost.services.sink import Sink
 from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
@@ -63,13 +65,13 @@ def counts_nothing(counted: Mapping[str, int], names: Iterable[str]) -> dict[str
     return dict(counted)
 
 
-def saves_nothing(self: Sink, desk: Any, form: Any, payload: bytes | None) -> Answer:
-    number = self._order(desk).checkpoint_number + 1
+def saves_nothing(self: Kept, desk: Any, form: Any, payload: bytes | None) -> Answer:
+    number = order_of(self._means, desk).checkpoint_number + 1
     return Answer(reply={"number": number, "checkpoint": "sha256:" + "0" * 64, "duplicate": False})
 
 
 def resumes_with_another(known: Callable[..., Answer]) -> Callable[..., Answer]:
-    def resume(self: Sink, desk: Any, form: Any, payload: bytes | None) -> Answer:
+    def resume(self: Kept, desk: Any, form: Any, payload: bytes | None) -> Answer:
         return Answer(reply=known(self, desk, form, payload).reply, payload=b"another")
 
     return resume
@@ -94,8 +96,8 @@ PLANTED: dict[str, tuple[Any, str, Any, str]] = {
     "a charge is told and not booked": (Sink, "_charge", books_nothing, "the receipt "),
     "what is unknown is taken for nothing": (Sink, "_charge", knows_everything(Sink._charge), "is booked with"),
     "what is unknown is not shown": (edit, "counted_with", counts_nothing, "as unknown; receipts say"),
-    "a checkpoint is told and not saved": (Sink, "_checkpoint", saves_nothing, "checkpoint "),
-    "another payload is resumed from": (Sink, "_resume", resumes_with_another(Sink._resume), "resumes from"),
+    "a checkpoint is told and not saved": (Kept, "checkpoint", saves_nothing, "checkpoint "),
+    "another payload is resumed from": (Kept, "resume", resumes_with_another(Kept.resume), "resumes from"),
     "answers are not told": (Sink, "_hello", forgets_answers(Sink._hello), "the answer to "),
     "children are not told": (Sink, "_hello", forgets_children(Sink._hello), "the child "),
     "nobody ends waits by their time": (upkeep, "WAIT", "nothing", "waits for is over"),
