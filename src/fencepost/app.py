@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -71,6 +72,9 @@ LAYOUT_BYTES_MAX = 64
 DESCRIPTORS_LEAST = 16  # of a store, and of a worker beside those of its jobs
 DESCRIPTORS_PER_JOB = 8
 FOLDERS = ("artifacts", "packs", "keys", "work", "locks", "wake")
+REMOVED_S_MAX = 15.0  # within which a worker whose home was removed notices, and has stopped what it runs
+REMOVED_LOOK_S = 0.2
+PIDS_SHOWN_MAX = 8
 _PRIVATE = 0o700
 
 
@@ -91,6 +95,7 @@ class Diagnosis(NamedTuple):
 
     boot_is_known: Callable[[], bool]
     door_folder: Callable[[Path, str, Mapping[str, str]], Path | None]
+    doors_heard: Callable[[Path, str, Mapping[str, str]], int]
     file_system: Callable[[Path], FileSystem | None]
     free_space: Callable[[Path], tuple[int, int | None]]
     git_version: Callable[[], str | None]
@@ -166,6 +171,8 @@ def make_home(home: Path) -> bool:
     """
     fresh = not (home / "layout").is_file()
     _require_kept(home, fresh=fresh)
+    if fresh:
+        _require_nobody(home)
     with storage_errors(home):
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in FOLDERS:
@@ -177,6 +184,22 @@ def make_home(home: Path) -> bool:
     if fresh:
         place_file(home / "layout", f"{LAYOUT}\n".encode())
     return fresh
+
+
+def _require_nobody(home: Path) -> None:
+    """Where a home was removed while its worker ran, what runs there goes on until the worker notices. Nothing begins
+    beside it. Raises StorageUnavailable where it does not end."""
+    from fencepost.adapters.diagnosis import processes_below
+
+    until = time.monotonic() + REMOVED_S_MAX
+    while pids := processes_below(home / "work"):
+        if time.monotonic() >= until:
+            shown = " ".join(str(pid) for pid in pids[:PIDS_SHOWN_MAX])
+            raise StorageUnavailable(
+                f"programs of a home that was removed from {home} still run: a new one would run the same beside them",
+                next_step=f"wait until they have ended, or end them: kill {shown}",
+            )
+        time.sleep(REMOVED_LOOK_S)
 
 
 def _require_kept(home: Path, *, fresh: bool) -> None:
@@ -234,6 +257,8 @@ class App:
         entropy = SystemEntropy()
         self.threads = SystemThreads()
         journal = sqlite.open(home / "store.db", home / "locks")
+        with storage_errors(home):
+            self._store = _identity(home / "store.db")
 
         def has_records() -> bool:
             with journal.snapshot() as reads:
@@ -291,6 +316,16 @@ class App:
             self._executor = CommandExecutor()
         return self._executor
 
+    def store_stands(self) -> bool:
+        """Whether the store that this home was opened with has its name still: it is gone, or another one, where
+        somebody has removed the home under it. Where nobody can say, it stands."""
+        try:
+            return _identity(self.home / "store.db") == self._store
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
     def worker(self, *, jobs: int, plan: str | None = None) -> Worker:
         """Raises TooFewDescriptors."""
         _require_descriptors(jobs)
@@ -311,7 +346,11 @@ class App:
             artifacts=self.artifacts,
             workspaces=self.workspaces,
             packs=self.packs,
-            door=SocketDoor(folders_for(self.home, self.kernel.journal.info.store_id, self.environment)),
+            door=SocketDoor(
+                folders_for(self.home, self.kernel.journal.info.store_id, self.environment),
+                may_return=self.store_stands,
+            ),
+            store_stands=self.store_stands,
             pid=os.getpid(),
             threads=self.threads,
             locks=self.locks,
@@ -363,6 +402,11 @@ class App:
         except FileNotFoundError:
             return 0, b""
         return view.bytes_total, view.text()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _require_descriptors(jobs: int) -> None:

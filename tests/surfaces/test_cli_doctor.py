@@ -496,6 +496,13 @@ def door_missing(patient: Patient) -> Items:
     return patient.doctor("--home", str(moved))
 
 
+def door_unheard(patient: Patient) -> Items:
+    """A worker that lives, by its lock, and no socket that could be its own."""
+    with open(patient.home / "locks" / f"worker_{'1' * 32}.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        return patient.doctor()
+
+
 def clock_blocked(patient: Patient) -> Items:
     with closing(App(patient.home, scope="default", environment=os.environ)) as app:
         app.kernel.open()
@@ -576,6 +583,7 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             python_unusable,
             keys_missing,
             door_missing,
+            door_unheard,
         ),
     )
 }

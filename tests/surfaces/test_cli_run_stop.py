@@ -73,19 +73,69 @@ def test_a_signal_drains_and_costs_no_attempt(repo: Repo, number: signal.Signals
     assert repo.ran() == ["one", "two", "three"]
 
 
-def test_a_second_signal_stops_at_once_and_is_as_safe_as_a_kill(repo: Repo) -> None:
-    stubborn = "trap '' TERM; sleep 60 & wait; sleep 60"
-    repo.write("plan.toml", f'[budget]\nattempts = 9\n[[work]]\nname = "deaf"\nrun = ["sh", "-c", "{stubborn}"]\n')
-    running = repo.start("run", "plan.toml")
-    read_until(running, "deaf: active")
+STUBBORN = "trap '' TERM; sleep 60 & wait; sleep 60"
+DEAF = f'[budget]\nattempts = 9\n[[work]]\nname = "deaf"\nrun = ["sh", "-c", "{STUBBORN}"]\n'
+
+
+def until_stopping(repo: Repo, *words: str) -> subprocess.Popen[str]:
+    """A run, or a worker, that has had its first signal while a program runs that does not listen to its own."""
+    running = repo.start(*words)
+    until = time.monotonic() + 30
+    while not processes_of(repo.folder):
+        assert time.monotonic() < until
+        time.sleep(0.05)
     time.sleep(0.3)  # let the shell set its trap
     running.send_signal(signal.SIGTERM)
     read_until(running, "stopping")
     running.send_signal(signal.SIGTERM)
+    return running
+
+
+@pytest.mark.parametrize("words", [("run", "plan.toml"), ("worker", "start")], ids=["run", "worker"])
+def test_case_09_a_second_signal_kills_what_runs_and_costs_no_attempt(repo: Repo, words: tuple[str, ...]) -> None:
+    repo.write("plan.toml", DEAF)
+    if words[0] == "worker":
+        repo.document("plan", "submit", "plan.toml")
+    running = until_stopping(repo, *words)
     at = time.monotonic()
-    code, _ = ended(running)
+    code, said = ended(running)
     assert code == 143
+    assert processes_of(repo.folder) == [], "nothing outlives the command"
+    assert time.monotonic() - at < 4.5, "a program that does not listen has five seconds after the first signal alone"
+    assert any("killing what still runs" in line for line in said.splitlines())
+    shown = repo.document("order", "show", "deaf")
+    assert (shown["state"], shown["reason"]) == ("ready", "drained")
+    assert re.search(r"attempts +9 +0 +0 +9", repo.call("budget", "show", "plan").stdout), "none is charged"
+    assert repo.document("journal", "replay")["match"] is True
+
+
+def test_a_third_signal_leaves_at_once_and_is_as_safe_as_a_kill(repo: Repo) -> None:
+    repo.write("plan.toml", DEAF)
+    repo.write(
+        "run.py",
+        "import sys; from fencepost.services.worker import Worker; from fencepost.surfaces.cli.frame import run\n"
+        "Worker.kill = lambda self: None\n"
+        "sys.exit(run(['run', 'plan.toml']))",
+    )
+    running = subprocess.Popen(
+        [sys.executable, "run.py"],
+        cwd=repo.folder,
+        env=repo.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    read_until(running, "deaf: active")
+    time.sleep(0.3)
+    for word in ("stopping", "killing what still runs"):
+        running.send_signal(signal.SIGTERM)
+        read_until(running, word)
+    running.send_signal(signal.SIGTERM)
+    at = time.monotonic()
+    assert running.wait(20) == 143
     assert time.monotonic() - at < 1.5
+    if running.stdout is not None:
+        running.stdout.close()
     wait_for_no_process(repo.folder, 8.0)
     assert repo.document("journal", "replay")["match"] is True
 

@@ -104,7 +104,7 @@ def person() -> tuple[Picture, dict[str, Detail]]:
         "order_chapters": Detail(why="waits for", names=("chapters.one", "chapters.two", "chapters.three")),
         "order_poll": Detail(why="waits for its time"),
     }
-    notice = "stopping: what runs is stopped cleanly and costs no attempt; another signal stops at once"
+    notice = "stopping: what runs is stopped cleanly and costs no attempt; another signal kills it"
     return _picture(rows, 2 * 60 * MINUTE, _meters(4, 2, 40 * SECOND, 0, 0)[:2], steps=3, notices=(notice,)), details
 
 

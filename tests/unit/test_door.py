@@ -701,3 +701,73 @@ def test_a_folder_that_goes_at_the_same_moment_is_made_again(tmp_path: Path, mon
     assert len(gone) == 3 and Path(path).exists()
     listener.close()
     remove_socket(path)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "folder"])
+def test_a_door_whose_name_is_taken_away_is_found_again_under_it(tmp_path: Path, how: str) -> None:
+    """Programs that run know no other path."""
+    with opened(tmp_path / "home" / "r") as door:
+        connected = door.client("a")
+        assert connected.ask("echo", n=1)[0]["n"] == 1
+        path = Path(door.door.address)
+        path.unlink()
+        if how == "folder":
+            path.parent.rmdir()
+        elif how == "replaced":
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+                other.bind(str(path))
+        until = time.monotonic() + 20
+        while not is_heard(path):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert door.say("b", "echo", n=2)[0]["n"] == 2
+        assert connected.ask("echo", n=3)[0]["n"] == 3, "whoever was in stays in"
+        connected.close()
+        assert door.faults == []
+    assert not path.exists()
+
+
+def is_heard(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def test_a_socket_that_is_not_there_for_a_moment_is_waited_for(door: Opened) -> None:
+    client = door.client("a")
+    Path(door.door.address).unlink()
+    assert client.ask("echo", n=1)[0]["n"] == 1
+    client.close()
+
+
+def test_a_door_that_cannot_have_its_name_back_says_so_once_and_goes_on_trying(tmp_path: Path) -> None:
+    with opened(tmp_path / "r") as door:
+        path = Path(door.door.address)
+        path.unlink()
+        path.mkdir()
+        until = time.monotonic() + 20
+        while not door.faults:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(1.2)
+        [fault] = door.faults
+        assert isinstance(fault, StorageUnavailable) and str(path) in fault.message
+        path.rmdir()
+        while not is_heard(path):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_door_whose_home_is_gone_makes_no_folder_there(tmp_path: Path) -> None:
+    made = SocketDoor([tmp_path / "home" / "r"], SMALL, may_return=lambda: False)
+    made.open(Told(), [].append)
+    path = Path(made.address)
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.parent.rmdir()
+    time.sleep(1.5)
+    assert not path.parent.parent.exists()
+    made.close()

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.adapters.clock import host_boot_id
-from fencepost.adapters.door.place import folder_that_would_do, folders_for
+from fencepost.adapters.door.place import answers_at, folder_that_would_do, folders_for
 from fencepost.adapters.executors.tree import MARKER
 from fencepost.adapters.repository import GitRepository
 
@@ -183,9 +183,22 @@ def untracked_files(root: Path) -> tuple[str, ...]:
 def marked_processes() -> dict[str, list[int]]:
     """Attempt -> processes whose environment carries its marker, as far as this user may read it (Linux only)."""
     found: dict[str, list[int]] = {}
+    for pid, attempt in _carriers(MARKER):
+        found.setdefault(attempt, []).append(pid)
+    return found
+
+
+def processes_below(work: Path) -> tuple[int, ...]:
+    """Processes of attempts that were given a workspace below `work`, whether it is still there or not (Linux only)."""
+    here = os.path.realpath(work) + os.sep
+    return tuple(pid for pid, path in _carriers("FENCEPOST_WORKSPACE") if os.path.realpath(path).startswith(here))
+
+
+def _carriers(variable: str) -> Iterator[tuple[int, str]]:
+    """Other processes with this variable in their environment as it was when they began, and its value."""
     if sys.platform != "linux":
-        return found
-    start = f"{MARKER}=".encode()
+        return
+    start = f"{variable}=".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -195,5 +208,9 @@ def marked_processes() -> dict[str, list[int]]:
             continue  # it has ended, or belongs to another user
         for entry in environment.split(b"\0"):
             if entry.startswith(start):
-                found.setdefault(entry[len(start) :].decode("utf-8", "replace"), []).append(int(name))
-    return found
+                yield int(name), entry[len(start) :].decode("utf-8", "surrogateescape")
+
+
+def doors_heard(home: Path, store_id: str, environment: Mapping[str, str]) -> int:
+    """How many workers of a home can be spoken to by programs that begin now."""
+    return answers_at(folders_for(home, store_id, environment))

@@ -29,6 +29,7 @@ REPLY_TIMEOUT_S: Final = 120.0
 TRIES_MAX: Final = 4
 AGAIN_S: Final = 0.2
 BUSY_S: Final = 30.0
+NAMELESS_S: Final = 3.0  # for which a socket that is not there may come back
 """How long a worker that is busy is asked again."""
 
 NOTHING_CHARGED: Final = "a charge says what was used, and this one names no amount and nothing that is unknown"
@@ -127,7 +128,8 @@ class Connection:
 
     def _insist(self, request: bytes) -> tuple[dict[str, Any], bytes]:
         tries = 0
-        until = time.monotonic() + BUSY_S
+        began = time.monotonic()
+        until = began + BUSY_S
         while True:
             try:
                 reply, payload = self._once(request)
@@ -135,6 +137,9 @@ class Connection:
                 self._hang_up()
                 if isinstance(error, BlockingIOError) and time.monotonic() < until:
                     time.sleep(AGAIN_S)  # a crowd waits to be let in
+                    continue
+                if isinstance(error, FileNotFoundError) and time.monotonic() < began + NAMELESS_S:
+                    time.sleep(AGAIN_S)  # a worker that lives puts its socket back where somebody removed it
                     continue
                 tries += 1
                 if tries >= TRIES_MAX:

@@ -63,12 +63,12 @@ class Finisher:
         self._position: Cursor | None = None  # behind which the next look for results begins
         self.unfinished = False  # whether the last look for results has seen a part of them only
 
-    def drain(self) -> None:
+    def drain(self, grace_us: int = STOP_GRACE_US) -> None:
         """Stop verifiers that run; their results stay reported and are verified by whoever comes next."""
         with self._lock:
             self._draining = True
             for running in self._running.values():
-                running.stop("stopped", STOP_GRACE_US)
+                running.stop("stopped", grace_us)
 
     def confirm(self) -> None:
         """Say that the worker lives, to every verifier that it runs."""

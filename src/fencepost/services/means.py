@@ -69,6 +69,8 @@ class Means:
     base_environment: Mapping[str, str]
     read_log: ReadLog
     schema_checks: SchemaChecks
+    store_stands: Callable[[], bool]
+    """Whether the store still is where it was opened. What is written into one that was removed nobody will find."""
     sweep_partials: Callable[[], int]
     """Removes what writers of artifacts and packs left that were killed; returns the number of files."""
 
@@ -91,7 +93,7 @@ class Means:
             except (StorageFull, StorageMismatch):
                 raise
             except StorageError:
-                if self.reading().tick_us >= until_tick_us:
+                if self.reading().tick_us >= until_tick_us or not self.store_stands():
                     raise
             self.threads.sleep(INSIST_S)
 

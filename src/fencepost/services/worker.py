@@ -24,7 +24,8 @@ from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RE
 from fencepost.core.views import is_blocked
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
-from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch
+from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch, StorageUnavailable
+from fencepost.ports.executor import STOP_GRACE_US
 from fencepost.ports.locks import HeldLock
 from fencepost.ports.threads import Event, Thread
 from fencepost.services.attempt import Attempts
@@ -80,7 +81,7 @@ class Worker:
         self.worker = IdSource(means.kernel.entropy.seed(), reading.utc_us).next("worker")
         self._finisher = Finisher(means, self.worker)
         self._sink = Sink(means)
-        self._leases = Leases(means, self.worker, self._finisher.confirm, self._sink.flush)
+        self._leases = Leases(means, self.worker, self._confirm, self._sink.flush)
         self._cleaner = Cleaner(means, self._take)
         self._attempts = Attempts(means, self.worker, self._leases, self._finisher, self._cleaner, self._sink)
         self._recoverer = Recoverer(means, self.worker)
@@ -130,6 +131,12 @@ class Worker:
         self._leases.drain(DRAIN_GRACE_US)
         self._means.kernel.wakeups.notify()
 
+    def kill(self) -> None:
+        """Drain without patience: whatever runs is killed, and its end told as that of anything that was stopped."""
+        self.request_stop()
+        self._finisher.drain(0)
+        self._leases.drain(0)
+
     def stop(self) -> None:
         """Drain, and return only when everything of this worker has ended. Fine after a start that failed."""
         self.request_stop()
@@ -178,6 +185,26 @@ class Worker:
             stopping=self._stop.is_set(),
             last_error=self._last_error,
         )
+
+    def _confirm(self) -> None:
+        """What every round of renewals begins with: verifiers are told that this worker lives, if its home does."""
+        if not self._means.store_stands():
+            self._end_without_store()
+        self._finisher.confirm()
+
+    def _end_without_store(self) -> None:
+        """Nobody can be told of what runs any more, and nobody may run it beside whoever made the next home."""
+        with self._guard:
+            if self.fatal is not None:
+                return
+            self.fatal = StorageUnavailable(
+                "the store of this home was removed or replaced while its worker ran: what ran was stopped, and how it "
+                "ended is kept nowhere",
+                next_step="restore the home from a backup, or begin anew: fencepost run PLAN",
+            )
+        self._finisher.drain(STOP_GRACE_US)
+        self._leases.drain(STOP_GRACE_US)
+        self.request_stop()
 
     def _taken(self) -> list[Slot]:
         with self._guard:

@@ -18,7 +18,7 @@ import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.ports.errors import StorageUnavailable
 
@@ -78,6 +78,46 @@ def _made(folder: Path, path: str) -> socket.socket:
             _sweep_beside(folder, made_at)
             return listener
     raise FileNotFoundError(0, f"{folder} is taken away again and again")
+
+
+class Name(NamedTuple):
+    """Which file stands under a socket's path: the one that was put there, as long as these stay the same."""
+
+    device: int
+    inode: int
+
+
+def name_of(path: str) -> Name | None:
+    """None where nothing stands there, or no socket."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return Name(found.st_dev, found.st_ino) if stat.S_ISSOCK(found.st_mode) else None
+
+
+def listen_again(path: str) -> socket.socket:
+    """A socket that listens under a path that another one had, whose name was taken away. Programs that run know no
+    other path. Raises OSError where it cannot have it, such as where the folder is somebody else's now."""
+    _make_private(Path(path).parent)
+    return _listening(path)
+
+
+def answers_at(folders: Sequence[Path]) -> int:
+    """How many sockets in these folders somebody listens at."""
+    count = 0
+    for folder in folders:
+        try:
+            names = _names(folder)
+        except OSError:
+            continue  # nobody has made it
+        for name in names:
+            if name.endswith(SUFFIX):
+                with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                    probe.setblocking(False)
+                    probe.connect(str(folder / name))
+                    count += 1
+    return count
 
 
 def remove_socket(path: str) -> None:
@@ -162,6 +202,8 @@ def _listening(path: str) -> socket.socket:
         os.rename(unready, path)
     except BaseException:
         listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(unready)  # it would be in the way of the next try
         raise
     return listener
 

@@ -26,9 +26,10 @@ from typing import Final
 import msgspec
 
 from fencepost.adapters.door.link import Link
-from fencepost.adapters.door.place import bound_socket, peer_is_ours, remove_socket
+from fencepost.adapters.door.place import bound_socket, listen_again, name_of, peer_is_ours, remove_socket
 from fencepost.adapters.door.room import DoorLimits, idle_links, links_within
 from fencepost.ports.door import Answer, Asked, Clerk
+from fencepost.ports.errors import StorageUnavailable
 
 _CLOSE_WAIT_S: Final = 2.0
 _ACCEPTED_MAX: Final = 64  # in one turn
@@ -36,13 +37,24 @@ _FULL_S: Final = 0.01
 _WATCHED: Final = {"line": selectors.EVENT_READ, "payload": selectors.EVENT_READ, "reply": selectors.EVENT_WRITE}
 _TICK_S: Final = 0.25
 """How late a time limit may be noticed."""
+_NAME_S: Final = 0.5  # between looks whether the socket has its name still
+_NAMELESS_LOOKS: Final = 2
+"""So many in a row must miss the name: whoever removes a whole folder is not met half-way."""
 
 
 class SocketDoor:
     """The port's `Door`. Made closed; `open` once."""
 
-    def __init__(self, folders: Sequence[Path], limits: DoorLimits | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        limits: DoorLimits | None = None,
+        *,
+        may_return: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may_return` says whether the path may be made anew where somebody has taken it away."""
         self._folders = tuple(folders)
+        self._may_return = may_return
         self._limits = limits or DoorLimits()
         self._address = ""
         self._threads: list[threading.Thread] = []
@@ -66,6 +78,8 @@ class SocketDoor:
 
     def open(self, clerk: Clerk, fault: Callable[[Exception], None]) -> None:
         self._listener, self._address = bound_socket(self._folders)
+        self._name = name_of(self._address)
+        self._nameless = 0  # looks in a row that found another name there, or none
         self._clerk, self._fault = clerk, fault
         self._links_max = links_within(self._limits.links_max)
         self._strangers_max = min(self._limits.strangers_max, max(self._links_max // 2, 1))
@@ -109,7 +123,7 @@ class SocketDoor:
 
     def _serve(self) -> None:
         try:
-            looked_at = time.monotonic()
+            looked_at = named_at = time.monotonic()
             while not self._closing.is_set():
                 for key, _ in self._selector.select(_TICK_S):
                     self._happened(key.fileobj, key.data)
@@ -118,6 +132,9 @@ class SocketDoor:
                 if now - looked_at >= _TICK_S:
                     looked_at = now
                     self._end_late(now)
+                if now - named_at >= _NAME_S:
+                    named_at = now
+                    self._keep_name()
         except Exception as error:
             self._fault(error)
         finally:
@@ -126,6 +143,27 @@ class SocketDoor:
             self._listener.close()
             self._selector.close()
             self._woken.close()
+
+    def _keep_name(self) -> None:
+        """Listen anew, under the same path, where its name was taken away, by a cleaner or by a program: whoever has
+        that path would be deaf to us for ever. A folder that is being removed as a whole is left to that."""
+        if name_of(self._address) == self._name:
+            self._nameless = 0
+            return
+        self._nameless += 1
+        if self._nameless < _NAMELESS_LOOKS or not self._may_return():
+            return
+        try:
+            listener = listen_again(self._address)
+        except OSError as error:
+            if self._nameless == _NAMELESS_LOOKS:  # told once; it is tried again
+                told = f"the socket {self._address} is gone, and cannot be made anew: {error.strerror or error}"
+                self._fault(StorageUnavailable(told, next_step="fencepost doctor"))
+            return
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        self._listener, self._name, self._nameless = listener, name_of(self._address), 0
+        self._selector.register(listener, selectors.EVENT_READ)
 
     def _happened(self, source: object, link: Link | None) -> None:
         if source is self._listener:

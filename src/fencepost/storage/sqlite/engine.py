@@ -55,7 +55,16 @@ class SqliteJournal:
         except BaseException:
             reader.close()
             raise
+        self._file = _file_at(self._path)
         self._readers_idle.append(reader)
+
+    def _connect(self, *, writes: bool = False) -> apsw.Connection:
+        """A further connection to the file that was opened first, and never to one that has taken its place."""
+        if _file_at(self._path) != self._file:
+            raise StorageUnavailable(
+                f"{self._path} was removed or replaced while it was in use", next_step="restore it from a backup"
+            )
+        return connect(self._path, writes=writes)
 
     @property
     def engine(self) -> str:
@@ -104,7 +113,7 @@ class SqliteJournal:
         recovery."""
         connection = self._writer
         if connection is None:
-            connection = self._writer = connect(self._path, writes=True)
+            connection = self._writer = self._connect(writes=True)
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -159,7 +168,7 @@ class SqliteJournal:
             if self._readers_idle:
                 return self._readers_idle.pop()
         try:
-            return connect(self._path)
+            return self._connect()
         except BaseException:
             with self._readers_lock:
                 self._readers_open -= 1
@@ -185,7 +194,7 @@ class SqliteJournal:
         with self._watcher_lock:
             self._require_usable()
             if self._watcher is None:
-                self._watcher = connect(self._path)
+                self._watcher = self._connect()
             try:
                 rows = self._watcher.execute("PRAGMA data_version").fetchall()
             except apsw.Error as error:
@@ -233,3 +242,12 @@ class SqliteJournal:
             f"another writer has held {self._path} for {wait_s:g} s",
             next_step="see which process holds it (`fencepost doctor`), or wait longer",
         )
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file stands there, None for none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

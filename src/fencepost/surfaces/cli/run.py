@@ -42,6 +42,7 @@ from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
 from fencepost.surfaces.cli.progress import Lines, Progress, View, is_gone, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
+from fencepost.surfaces.cli.stopping import stop_worker
 from fencepost.surfaces.cli.submit import Placed, checked_for, place
 from fencepost.surfaces.cli.summary import Report, print_report, report
 from fencepost.surfaces.cli.typed import here
@@ -120,18 +121,19 @@ def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, out: Tex
     try:
         try:
             if worker is not None:
+                interrupts.can_kill = True
                 worker.start()
             timed_out = _until_ended(app, placed.plan, worker, wait, interrupts, view)
             if interrupts.code is not None and worker is not None:
                 view.say(STOPPING)
         finally:
             if worker is not None:
-                _stop(app, worker, view)
+                _stop(app, worker, view, interrupts)
         with app.kernel.reader.look() as look:
             view.tell(look)
     finally:
         view.close()
-        interrupts.before_exit = None
+        interrupts.before_exit, interrupts.can_kill = None, False
     if worker is not None and worker.fatal is not None:
         raise worker.fatal
     return _judged(app, placed.plan, interrupts.code, timed_out=timed_out)
@@ -151,29 +153,15 @@ def _view(app: App, plan: str, out: TextIO, lines: Lines, interrupts: Interrupts
         return progress
 
 
-def _stop(app: App, worker: Worker, view: View) -> None:
+def _stop(app: App, worker: Worker, view: View, interrupts: Interrupts) -> None:
     """Drain the worker, and go on showing what happens meanwhile."""
-    ended = app.threads.event()
-    failures: list[BaseException] = []
 
-    def stop() -> None:
-        try:
-            worker.stop()
-        except BaseException as error:  # told by whoever waits for this thread
-            failures.append(error)
-        finally:
-            ended.set()
+    def tick() -> None:
+        with app.kernel.reader.look() as look:
+            view.tell(look)
+        view.tick()
 
-    thread = app.threads.start(stop, name="fencepost-stop")
-    try:
-        while not ended.wait(TICK_S):
-            with app.kernel.reader.look() as look:
-                view.tell(look)
-            view.tick()
-    finally:
-        thread.join()
-    if failures:
-        raise failures[0]
+    stop_worker(app.threads, worker, interrupts, say=view.say, tick=tick)
 
 
 def _announce(app: App, look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:

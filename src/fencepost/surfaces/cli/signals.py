@@ -1,6 +1,7 @@
-"""Stopping on a signal: the first asks for a drain, the second ends the process at once.
+"""Stopping on a signal: the first asks for a drain, the second kills what runs, the third ends the process at once.
 
-Ending at once is as safe as any kill: whatever it leaves is found by whoever comes next.
+Where nothing runs that could be drained or killed the second ends the process. Ending at once is as safe as any kill:
+whatever it leaves is found by whoever comes next, though a program may run on for some seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-STOPPING = "stopping: what runs is stopped cleanly and costs no attempt; another signal stops at once"
+STOPPING = "stopping: what runs is stopped cleanly and costs no attempt; another signal kills it"
+KILLING = "killing what still runs, which costs no attempt either; another signal leaves at once, whatever runs"
 TICK_S = 0.1  # how late a signal may be noticed
 
 
@@ -24,6 +26,9 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.code: int | None = None
+        self.again = False  # whether a second signal asks to kill what runs
+        self.can_kill = False
+        """Whether somebody looks at `again`. Nobody needs to before there is a worker, and after its end."""
         self.before_exit: Callable[[], None] | None = None
         """Called before the process is ended at once, from the signal's handler: it gives a terminal back."""
         self._before: list[tuple[signal.Signals, Any]] = []
@@ -42,13 +47,16 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _seen(self, number: int, _frame: FrameType | None) -> None:
-        if self.code is not None:
+        if self.code is not None and self.can_kill and not self.again:
+            self.again = True
+        elif self.code is not None:
             try:
                 if self.before_exit is not None:
                     self.before_exit()
             finally:
                 os._exit(128 + number)
-        self.code = 128 + number
+        else:
+            self.code = 128 + number
 
     def pause(self) -> None:
         """Sleep a little; a signal shortens it."""

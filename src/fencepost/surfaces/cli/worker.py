@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from fencepost.services.worker import Worker
 from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit_line, opened, say
 from fencepost.surfaces.cli.signals import STOPPING, Interrupts
+from fencepost.surfaces.cli.stopping import stop_worker
 
 app = CommandApp(name="worker", help="Workers that serve every plan of their scope.")
 
@@ -27,19 +28,22 @@ def start(
     jobs: Annotated[int | None, Parameter(help="Attempts at once; first value: the processors.")] = None,
     options: Globals = NO_GLOBALS,
 ) -> int:
-    """Serve the scope. SIGTERM and Ctrl-C drain it; a second signal stops at once."""
+    """Serve the scope. SIGTERM and Ctrl-C drain it; a second signal kills what runs, a third leaves at once."""
     config = options.config(jobs=jobs)
     with Interrupts() as interrupts, opened(options, create=True, jobs=jobs) as app:
         worker = app.worker(jobs=config.jobs)
+        tell = _silent if options.json else say
+        interrupts.can_kill = True
         worker.start()
         if not options.json:
             say(f"{worker.worker} serves scope {config.scope} with {config.jobs} jobs")
         try:
             _serve(worker, interrupts, until_idle=until_idle)
-            if interrupts.code is not None and not options.json:
-                say(STOPPING)
+            if interrupts.code is not None:
+                tell(STOPPING)
         finally:
-            worker.stop()
+            stop_worker(app.threads, worker, interrupts, say=tell)
+            interrupts.can_kill = False
         if worker.fatal is not None:
             raise worker.fatal
         status = worker.status()
@@ -48,6 +52,10 @@ def start(
         else:
             say(f"{status.worker} has ended after {status.claimed} attempts")
     return interrupts.code or 0
+
+
+def _silent(_: str) -> None:
+    """Documents have no room for what is said on the way."""
 
 
 def _serve(worker: Worker, interrupts: Interrupts, *, until_idle: bool) -> None:

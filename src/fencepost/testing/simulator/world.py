@@ -433,6 +433,7 @@ class World:
             base_environment={},
             read_log=lambda path: (0, b""),
             schema_checks=lambda must_stop: nullcontext(lambda document, schema: ()),
+            store_stands=lambda: True,
             sweep_partials=lambda: 0,
         )
 

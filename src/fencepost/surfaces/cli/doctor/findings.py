@@ -395,6 +395,14 @@ _ROWS: Final = (
         "set XDG_RUNTIME_DIR or TMPDIR to a folder of this user with a short path",
     ),
     Fault(
+        "door_unheard",
+        "door",
+        "bad",
+        "{alive} workers of this home are alive, and {heard} of their sockets can be reached: what the programs of the "
+        "others say is not heard",
+        "end the workers with SIGTERM and start them again; leave {where} to them",
+    ),
+    Fault(
         "executor_failed",
         "executor",
         "bad",

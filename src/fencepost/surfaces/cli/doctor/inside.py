@@ -29,6 +29,7 @@ TRY_TIME_US = 30_000_000
 PIDS_SHOWN_MAX = 8
 PLANS_MAX = 1_000  # looked through for kept files, the newest first
 FILES_MAX = 10_000
+DOOR_S = 2.5  # more than a worker needs to put back a socket whose name was taken away
 READ_S_MAX = 3.0  # for reading kept files; a large one may take longer by itself
 _ATTEMPT_FOLDER = re.compile(r"(attempt_[0-9a-f]{32})(?:\..*)?")
 
@@ -200,7 +201,20 @@ def _door(opened: App) -> Line:
     folder = diagnosis().door_folder(opened.home, opened.kernel.journal.info.store_id, os.environ)
     if folder is None:
         return fault("door_missing", where=str(opened.home / "run"))
+    alive, heard = _workers_and_doors(opened)
+    if alive > heard:
+        time.sleep(DOOR_S)  # one that begins or ends just now, or that puts back what was removed
+        alive, heard = _workers_and_doors(opened)
+    if alive > heard:
+        return fault("door_unheard", where=str(folder), alive=alive, heard=heard)
     return well("door", f"programs inside attempts are heard in {folder}")
+
+
+def _workers_and_doors(opened: App) -> tuple[int, int]:
+    alive = sum(opened.locks.is_held(name) for name in opened.locks.names() if name.startswith("worker_"))
+    if not alive:
+        return 0, 0
+    return alive, diagnosis().doors_heard(opened.home, opened.kernel.journal.info.store_id, os.environ)
 
 
 def _executor(opened: App) -> Line:
