@@ -7,6 +7,7 @@ and by the words of the lifecycle page; they share no arithmetic with the kernel
 
 - the kernel's accounts are those of the books, on every level, and every level is the sum of what lies below it;
 - no hold was granted past what a ceiling left at that moment, and only a grant ever makes more stand held;
+- nothing was granted or started below a level that names money while money of another currency was charged there;
 - each hold ends once, a receipt is booked once in its hold, and what a hold gives back and charges is what it held;
 - once everything has ended and every settlement is due, nothing is held anywhere.
 """
@@ -76,6 +77,8 @@ class Books:
                 return
             case a.AttemptDescriptor():
                 hold = self.hold_of[fact.subject]
+                for account in self.accounts[hold]:
+                    self._budgets_its_money(account, self.held[hold])
                 self.held[hold]["attempts"] -= 1
                 self.charged[hold]["attempts"] += 1
             case b.HoldReleased():
@@ -113,18 +116,25 @@ class Books:
         assert body.hold not in self.held, "a hold of that name exists"
         for account in body.accounts:
             ceiling, held, charged = self.ceilings[account], self.of(account, self.held), self.of(account, self.charged)
-            currencies = {dimension for dimension in ceiling if dimension.startswith("money_micros:")}
             for dimension, amount in body.amounts.items():
                 if dimension in ceiling:
                     taken = held[dimension] + charged[dimension] + amount
                     assert taken <= ceiling[dimension] or not amount, f"{dimension} of {account} is passed"
-                elif currencies and dimension.startswith("money_micros:"):
-                    assert not amount, f"{dimension} is not budgeted in {account}"
+            self._budgets_its_money(account, Counter(body.amounts))
         assert body.amounts["attempts"] == 1
         self.held[body.hold] = Counter(body.amounts)
         self.charged[body.hold] = Counter()
         self.accounts[body.hold] = body.accounts
         self.hold_of[attempt] = body.hold
+
+    def _budgets_its_money(self, account: str, hold: Counter[str]) -> None:
+        """No attempt is granted or starts below a level that names money, with money or beside money that it refuses.
+
+        Whatever has been charged there, in whatever currency: a level that names one refuses all others.
+        """
+        named = {dimension for dimension in self.ceilings[account] if dimension.startswith("money_micros:")}
+        spent = {name for name in +(hold + self.of(account, self.charged)) if name.startswith("money_micros:")}
+        assert not named or spent <= named, f"{sorted(spent - named)} is not budgeted in {account}"
 
     def _end(self, hold: str) -> None:
         self.endings[hold] += 1

@@ -2,7 +2,8 @@
 
 `available = ceiling - held - charged` is the only signed figure: a charge is booked as it is, even past its hold, so
 that a dimension may stand below zero, after which it grants no hold. A dimension that a level does not name is
-counted but not limited there; if a level names any currency, a hold in another is refused.
+counted but not limited there. A level that names any currency refuses all others: a hold in another is refused, a
+charge in another is booked and is over whole, and nothing more starts below it until a person names that currency.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ def minus(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
 
 
 def available(account: Account, dimension: str) -> int | None:
-    """What a hold may still take, possibly negative; None where the account does not limit the dimension."""
+    """What a hold may still take, possibly negative; None where the account does not limit the dimension. Of a currency
+    that it refuses there is nothing to take.
+    """
     ceiling = account.ceiling.get(dimension)
     if ceiling is None:
-        return None
+        if not refuses(account.ceiling, dimension):
+            return None
+        ceiling = 0
     return ceiling - account.held.get(dimension, 0) - account.charged.get(dimension, 0)
 
 
@@ -83,12 +88,27 @@ def exhausted(account: Account, need: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(short))
 
 
-def foreign_currency(account: Account, need: Mapping[str, int]) -> str | None:
-    """The first currency of `need` that the account does not name although it names another one."""
-    named = {dimension for dimension in account.ceiling if dimension.startswith(MONEY)}
-    if not named:
-        return None
+def refuses(ceiling: Mapping[str, int], dimension: str) -> bool:
+    """Whether ceilings name money, and not in this currency."""
+    if not dimension.startswith(MONEY) or dimension in ceiling:
+        return False
+    return any(name.startswith(MONEY) for name in ceiling)
+
+
+def foreign_currency(ceiling: Mapping[str, int], need: Mapping[str, int]) -> str | None:
+    """The first currency of `need` that a level with these ceilings refuses."""
     for dimension in sorted(need):
-        if dimension.startswith(MONEY) and dimension not in named and need[dimension]:
+        if need[dimension] and refuses(ceiling, dimension):
             return dimension.removeprefix(MONEY)
     return None
+
+
+def over(account: Account) -> dict[str, int]:
+    """By how much more was charged than each ceiling allows, and all that was charged in a currency that the account
+    refuses: usage that a receipt proves is booked as it is. Above zero, in byte order of the dimensions."""
+    found = {}
+    for dimension, charged in sorted(account.charged.items()):
+        most = account.ceiling.get(dimension, 0 if refuses(account.ceiling, dimension) else charged)
+        if charged > most:
+            found[dimension] = charged - most
+    return found

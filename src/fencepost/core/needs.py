@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from fencepost.core.amounts import available, exhausted, foreign_currency, shortfall
+from fencepost.core.amounts import available, exhausted, foreign_currency, plus, shortfall
 from fencepost.core.shares import MONEY, OWN_RULE, Shares, share
 from fencepost.core.state import Account, OrderState
 
@@ -97,6 +97,18 @@ def exhausted_on_path(order: OrderState, shares: Shares, account_of: AccountOf) 
     return None
 
 
+def foreign(subject: str, account: Account, amounts: Mapping[str, int]) -> Obstacle | None:
+    """The first currency of a hold, or of what is charged already, that an account does not budget while it budgets
+    another one: where such money has been spent, how much more would be is for a person to say.
+    """
+    currency = foreign_currency(account.ceiling, plus(account.charged, amounts))
+    if currency is None:
+        return None
+    dimension = f"{MONEY}{currency}"
+    short = Short(dimension, amounts.get(dimension, 0), -account.charged.get(dimension, 0))
+    return Obstacle("currency_not_budgeted", subject, (short,))
+
+
 def obstacles(order: OrderState, amounts: Mapping[str, int], account_of: AccountOf) -> Iterator[Obstacle]:
     """Accounts of the path into which a hold does not fit now, from the scope down.
 
@@ -104,10 +116,9 @@ def obstacles(order: OrderState, amounts: Mapping[str, int], account_of: Account
     """
     for subject in order.accounts:
         account = account_of(subject)
-        currency = foreign_currency(account, amounts)
-        if currency is not None:
-            dimension = f"{MONEY}{currency}"
-            yield Obstacle("currency_not_budgeted", subject, (Short(dimension, amounts[dimension], 0),))
+        found = foreign(subject, account, amounts)
+        if found is not None:
+            yield found
             continue
         names = shortfall(account, amounts)
         if names:

@@ -166,7 +166,7 @@ _WAITS = (
     ),
     _wait(
         "currency_not_budgeted",
-        "A level above it budgets money, and not in the currency that it needs.",
+        "A level above it budgets money, and not in a currency that it needs or that has been charged there.",
         "name a ceiling in that currency: fencepost budget set",
         EXIT_PERSON,
     ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.core import needs
-from fencepost.core.amounts import DIMENSIONS, available
+from fencepost.core.amounts import DIMENSIONS, available, over
 from fencepost.core.deadlines import has_lapsed
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS, fill
@@ -247,6 +247,7 @@ def account_document(subject: str, account: Account) -> dict[str, Any]:
             }
             for dimension in dimensions
         },
+        "over": over(account),
     }
 
 

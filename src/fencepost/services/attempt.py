@@ -44,7 +44,7 @@ from fencepost.services.tasks import Task, layout_of, task_of
 
 CONTAIN_TRIES = 6  # of some seconds each, for a tree that its keeper could not end
 SHORT_S = 0.05  # a command that ends sooner is told to have started together with its report, in one commit
-PASSING = frozenset({"budget_held", "clock_blocked"})
+PASSING = frozenset({"budget_held", "clock_blocked", "currency_not_budgeted"})
 """Refusals of an activation that pass: the reservation is given back at once, everything else lets it lapse."""
 UNKEEPABLE = frozenset({"too_large", "bad_command", "out_of_range"})
 """Refusals of a report for what it contains."""

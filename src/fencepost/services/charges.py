@@ -4,7 +4,7 @@ What it does not know is no zero: it names the dimension, and all that is still 
 
 The form is that of a plan's ceilings: `calls`, `tokens_input`, `tokens_output` as whole numbers, `money` as a table of
 currency to decimal text. Only what the attempt's hold has set aside is told: a dimension that nobody limits has nothing
-left and is never over.
+left and is never over. A currency that some level refuses, since it names another one, is over whole.
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def told(result: Mapping[str, Any], set_aside: Mapping[str, int]) -> dict[str, A
     """What the kernel says of a charge, in the form of the request. `set_aside` is all that the attempt's hold began
     with, by dimension."""
     left = {name: result["left"].get(name, 0) for name in set_aside if name not in OWN_RULE}
-    over = {name: amount for name, amount in result["over"].items() if name in left}
-    return {**result, "left": _form(left), "over": _form(over)}
+    refused = result.get("refused", ())  # a receipt that an earlier version wrote down says nothing of it
+    over = {name: amount for name, amount in result["over"].items() if name in left or name in refused}
+    shown = {name: value for name, value in result.items() if name != "refused"}
+    return {**shown, "left": _form(left), "over": _form(over)}
 
 
 def _form(amounts: Mapping[str, int]) -> dict[str, Any]:

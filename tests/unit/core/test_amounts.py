@@ -10,7 +10,9 @@ from fencepost.core.amounts import (
     foreign_currency,
     is_dimension,
     minus,
+    over,
     plus,
+    refuses,
     shortfall,
 )
 from fencepost.core.state import Account
@@ -70,8 +72,18 @@ def test_w18_what_fits_now_and_what_would_fit_if_all_holds_were_freed() -> None:
 
 
 def test_w18_a_level_that_names_a_currency_carries_no_other() -> None:
-    dollars = Account(ceiling={USD: 5, "calls": 1})
+    dollars = {USD: 5, "calls": 1}
     assert foreign_currency(dollars, {USD: 1, "calls": 9, "time_us": 1}) is None
     assert foreign_currency(dollars, {GBP: 1, EUR: 1}) == "EUR", "the first by its code"
     assert foreign_currency(dollars, {EUR: 0, GBP: 1}) == "GBP", "nothing of a currency is no currency"
-    assert foreign_currency(Account(ceiling={"calls": 1}), {EUR: 1}) is None
+    assert foreign_currency({"calls": 1}, {EUR: 1}) is None
+
+
+def test_w18_of_a_refused_currency_all_is_over_and_nothing_is_left() -> None:
+    ceiling = {USD: 5, "calls": 1}
+    account = Account(ceiling=ceiling, held={EUR: 2}, charged={USD: 6, EUR: 7, "tokens_input": 9, "calls": 1})
+    assert over(account) == {EUR: 7, USD: 1}, "in byte order, and nothing that nobody limits"
+    assert list(over(account)) == [EUR, USD]
+    assert [available(account, name) for name in (EUR, GBP, "tokens_input")] == [-9, 0, None]
+    assert [refuses(ceiling, name) for name in (EUR, USD, "calls", "tokens_input")] == [True, False, False, False]
+    assert over(Account(charged={EUR: 7})) == {}

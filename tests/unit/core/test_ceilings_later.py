@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.core import commands as c
+from fencepost.core.amounts import over
 from fencepost.core.reasons import EXIT_PERSON, WAITS_AND_ENDS
 from fencepost.core.views import only_a_person_can_move
 from tests.support.world import SECOND, World, draft, used
@@ -103,3 +104,63 @@ def test_an_order_that_names_its_currency_holds_none_that_its_plan_names_later()
     plan = world.submit(draft("a", ceilings={"attempts": 1, USD: 10}))
     world.ok(c.SetBudget(account=plan, ceilings={USD: 50, EUR: 50}))
     assert EUR not in world.live.values[world.reserve("a").hold].held
+
+
+def test_w18_money_that_a_level_refuses_is_booked_and_lets_nothing_more_start_until_a_person_budgets_it() -> None:
+    world = World()
+    plan = world.submit(
+        draft("a", ceilings={"attempts": 3}, retry=True), draft("b"), draft("c"), ceilings={USD: 10, "attempts": 9}
+    )
+    running, reserved = world.activate("a"), world.reserve("b")
+    told = world.ok(world.charge(running, "r1", **{EUR: 40, USD: 1, "calls": 2}))
+    assert told["over"] == {EUR: 40, "calls": 2}
+    assert told["refused"] == [EUR], "calls are limited by nobody"
+    assert world.ok(world.charge(running, "r1", **{EUR: 40, USD: 1, "calls": 2}))["refused"] == [], "it is booked once"
+    account = world.live.values[plan].account
+    assert (account.charged[EUR], over(account)) == (40, {EUR: 40})
+    assert world.refused(world.activation(reserved)) == "currency_not_budgeted", "what is reserved does not start"
+    world.ok(c.ReleaseReservation(attempt=reserved.attempt, fence=reserved.fence))
+    for task in ("b", "c"):
+        order = world.order(task)
+        reserve = c.Reserve(order=order.order, expected=order.version, worker=world.worker())
+        refusal = world.do(reserve).refusal
+        assert refusal is not None
+        assert refusal.detail == {
+            "account": plan,
+            "dimension": EUR,
+            "needed": "0",
+            "left": "-40",
+            "currency": "EUR",
+        }
+        assert (world.order(task).state, world.order(task).reason) == ("blocked_budget", "currency_not_budgeted")
+    world.ok(world.result(running, usage=(used(running),), outcome="failed", failure="executor"))
+    world.ok(c.ApplyResult(attempt=running.attempt))
+    assert world.order("a").state == "retry_wait", "the order stays, since a person may budget what was charged"
+    pending = [world.order(task) for task in ("b", "c")]
+    assert only_a_person_can_move(pending, world.clock, world.get)
+    world.ok(c.SetBudget(account=plan, ceilings={USD: 10, EUR: 100, "attempts": 9}))
+    assert not only_a_person_can_move(pending, world.clock, world.get)
+    for order in pending:
+        world.ok(c.Reexamine(order=order.order, expected=order.version))
+    assert [world.finish(task).state for task in ("b", "c")] == ["applied", "applied"]
+    world.check()
+
+
+def test_w18_a_reservation_in_a_currency_that_a_level_has_come_to_refuse_does_not_start() -> None:
+    world = paid()
+    reserved = world.reserve("a")
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5}))
+    assert world.refused(world.activation(reserved)) == "currency_not_budgeted"
+    world.ok(c.SetBudget(account="scope", ceilings={EUR: 5, USD: 50}))
+    world.ok(world.activation(reserved))
+    world.check()
+
+
+def test_w18_money_that_no_level_budgets_is_counted_and_holds_nothing_up() -> None:
+    world = World()
+    plan = world.submit(draft("a", ceilings={"attempts": 2, "calls": 9}), draft("b"), ceilings={"calls": 9})
+    running = world.activate("a")
+    assert world.ok(world.charge(running, "r1", **{EUR: 40}))["refused"] == []
+    assert over(world.live.values[plan].account) == {}
+    assert world.finish("b").state == "applied"
+    world.check()

@@ -33,7 +33,7 @@ from fencepost.core.decide.specs import EXECUTOR_CEILINGS
 from fencepost.core.ids import is_id
 from fencepost.core.machines import LIVE
 from fencepost.core.matching import handed_files
-from fencepost.core.needs import Obstacle, Short
+from fencepost.core.needs import Obstacle, Short, foreign
 from fencepost.core.readiness import verdict_of_all
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.attempt import (
@@ -175,10 +175,14 @@ def _not_now(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal 
 
 
 def _overdrawn(batch: Batch, order: OrderState, attempt: AttemptState) -> Refusal | None:
-    """A ceiling that was lowered below what is held and charged lets nothing new start (W3)."""
+    """A ceiling that was lowered below what is held and charged lets nothing new start (W3), and neither does money
+    that an account has in a currency that it does not budget."""
     held = ending.hold_of(batch, attempt).held
     for subject in order.accounts:
         account = ending.account_of(batch, subject)
+        refused = foreign(subject, account, held)
+        if refused is not None:
+            return Refusal(code=refused.code, detail=refused.detail)
         short = tuple(
             Short(name, held[name], left)
             for name in sorted(held)

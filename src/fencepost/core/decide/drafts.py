@@ -17,7 +17,6 @@ from fencepost.core.planfile.patterns import Pattern, compile_pattern, covers
 from fencepost.core.reasons import Refusal
 from fencepost.core.records.common import RETRYABLE
 from fencepost.core.shares import OWN_RULE, Shares
-from fencepost.core.state import Account
 
 _PROGRAM = {"command/1": ((False, False), (False, True)), "python/1": ((True, False),)}
 """Work kind -> whether a callable and a command may be named together with it."""
@@ -107,7 +106,7 @@ def impossible(
             if amount > level.get(dimension, amount):
                 detail = {"subject": draft.task, "dimension": dimension}
                 return Refusal(code="impossible_budget", field=field, detail=detail)
-        currency = foreign_currency(Account(ceiling=dict(level)), hold.amounts)
+        currency = foreign_currency(level, hold.amounts)
         if currency is not None:
             detail = {"account": account, "currency": currency}
             return Refusal(code="currency_not_budgeted", field=field, detail=detail)

@@ -6,6 +6,7 @@ on the order's last one, so that of two that were made beside each other one is 
 
 from __future__ import annotations
 
+from fencepost.core.amounts import refuses
 from fencepost.core.canonical import digest_of, encode
 from fencepost.core.charges import booked, charge_problem, currencies, receipt_name
 from fencepost.core.commands import ChargeUsage, OrderDraft, RecordArtifact, Request, SaveCheckpoint, SubmitChild
@@ -161,7 +162,10 @@ def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
     )
     over = {dimension: amount - freed.get(dimension, 0) for dimension, amount in charged.items()}
     left = ending.hold_of(batch, attempt).held
-    return batch.decided(_charged(attempt, name, left, over, duplicate=False), refused)
+    told = _charged(attempt, name, left, over, duplicate=False)
+    ceilings = [ending.account_of(batch, subject).ceiling for subject in order.accounts]
+    told["refused"] = [each for each in sorted(charged) if any(refuses(ceiling, each) for ceiling in ceilings)]
+    return batch.decided(told, refused)
 
 
 def _charge_bounds(batch: Batch, command: ChargeUsage, hold: HoldState) -> Refusal | None:
@@ -189,6 +193,7 @@ def _charged(
         "duplicate": duplicate,
         "left": {name: amount for name, amount in sorted(held.items()) if name not in own},
         "over": {name: amount for name, amount in sorted(over.items()) if amount},
+        "refused": [],
     }
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
+from fencepost.core.amounts import over, refuses
 from fencepost.core.index import FINISH, LEASE, RESERVATION, UNSETTLED
 from fencepost.core.machines import BUDGET_HOLD
 from fencepost.core.state import SCOPE, Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
 from fencepost.core.views import account_document, hold_document
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_order, find_plan
+from fencepost.surfaces.cli.words import amounts
 
 OPEN_HOLDS = frozenset(state for state, targets in BUDGET_HOLD.rows.items() if targets)
 
@@ -53,10 +55,24 @@ def title_of(look: Look, order: OrderState) -> str:
     return f"{plan.name}/{order.task}"
 
 
-def over_of(account: Account) -> dict[str, int]:
-    """By how much more was charged than each ceiling allows: usage that a receipt proves is booked as it is."""
-    over = {name: account.charged.get(name, 0) - most for name, most in account.ceiling.items()}
-    return {name: value for name, value in sorted(over.items()) if value > 0}
+def refused_of(look: Look, order: OrderState) -> dict[str, int]:
+    """What an order was charged in currencies that a level above it refuses, since that budgets others."""
+    above = [account_of(look, subject).account.ceiling for subject in order.accounts[:-1]]
+    charged = sorted(order.account.charged.items())
+    return {name: amount for name, amount in charged if amount and any(refuses(level, name) for level in above)}
+
+
+def over_of(look: Look, order: OrderState) -> dict[str, int]:
+    """What an order was charged beyond its own ceilings, and in currencies that any level of its path refuses."""
+    return dict(sorted({**over(order.account), **refused_of(look, order)}.items()))
+
+
+def over_lines(look: Look, order: OrderState) -> list[str]:
+    """The same for people, own ceilings and those of other levels apart."""
+    own = over(order.account)
+    refused = {name: amount for name, amount in refused_of(look, order).items() if name not in own}
+    lines = [f"{amounts(own)} more than this order's ceiling"] if own else []
+    return lines + ([f"{amounts(refused)} in a currency that is not budgeted above it"] if refused else [])
 
 
 def account_of(look: Look, subject: str) -> Named:

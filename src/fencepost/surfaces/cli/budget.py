@@ -79,6 +79,11 @@ def budget_text(document: Mapping[str, Any], out: TextIO) -> None:
         }
         if unknown:
             out.write("\n".join(wrapped(f"unknown: {unknown_note(unknown)}", indent="  ", after="    ")) + "\n")
+        for dimension, beyond in item["over"].items():
+            said = f"over its ceiling by {amount(dimension, beyond)}"
+            if item["dimensions"][dimension]["ceiling"] is None:
+                said = f"{amount(dimension, beyond)} over: not budgeted, so that nothing more starts until it is"
+            out.write(f"  {dimension_label(dimension)} {said}\n")
     for hold in document["holds"]:
         text = f"{hold['state']}: {hold['name']} holds {amounts(hold['held'])}"
         out.write("\n".join(wrapped(text, after="  ")) + "\n")

@@ -36,6 +36,7 @@ from fencepost.surfaces.cli.context import (
     write_by_person,
 )
 from fencepost.surfaces.cli.frame import STDIN
+from fencepost.surfaces.cli.funded import require_funds_behind, require_funds_for_retry
 from fencepost.surfaces.cli.living import orphans
 from fencepost.surfaces.cli.order_attempts import steps_document
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
@@ -318,6 +319,9 @@ def answer(
     /,
     *,
     question: Annotated[str, Parameter(help="Which question; first value: the one that it asks now.")] = "",
+    anyway: Annotated[
+        bool, Parameter(negative="", help="Also where no attempt can be funded any more, so that the order ends.")
+    ] = False,
     command_key: CommandKey = None,
     options: Globals = NO_GLOBALS,
 ) -> None:
@@ -327,6 +331,9 @@ def answer(
         with home.kernel.reader.look() as look:
             order = find_order(look, name)
         command = AnswerOrder(order=order.order, value=value, question=question)
+        if not anyway and home.kernel.recall(by_person(home, command, command_key)) is None:
+            with home.kernel.reader.look() as look:
+                require_funds_behind(look, order)
         receipt = write_by_person(home, command, command_key)
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
@@ -338,6 +345,9 @@ def _answer_of(word: str) -> str:
     data = word.encode("utf-8", "surrogatepass")
     if word == STDIN:
         data = sys.stdin.buffer.read(ANSWER_BYTES_COUNTED + 1).removesuffix(b"\n")
+    if not data:
+        step = "write it in quotes, or give - and write it to standard input; see that a variable in it is set"
+        raise CommandError("usage", "the answer is empty", next_step=step, where="/value")
     if len(data) > ANSWER_BYTES_MAX:
         given = f"{len(data)} bytes" if len(data) < ANSWER_BYTES_COUNTED else f"{ANSWER_BYTES_COUNTED} bytes or more"
         raise CommandError(
@@ -400,6 +410,9 @@ def retry(
         command = RetryOrder(order=order.order, with_dependents=with_dependents, from_start=from_start)
         if command_key is not None:
             command = _asked_before(home, command, order, command_key)
+        if home.kernel.recall(by_person(home, command, command_key)) is None:
+            with home.kernel.reader.look() as look:
+                require_funds_for_retry(look, order)
         receipt = write_by_person(home, command, command_key)
         if receipt.refusal is not None:
             raise _not_retried(home, order, receipt.refusal)

@@ -10,6 +10,7 @@ from fencepost.core.records.plan import Wait
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.funds import Lack, funding_step, lacks, lacks_text, retry_left_out
 from fencepost.surfaces.cli.words import line_by_line, one_line, state_text
 
 LINES_MAX = 8
@@ -48,6 +49,12 @@ def failure_lines(look: Look, order: OrderState) -> list[str]:
     return lines[:LINES_MAX]
 
 
+def left_out_lines(look: Look, order: OrderState) -> list[str]:
+    """Why a retry that the plan promised was left out; nothing where none was."""
+    found = retry_left_out(look, order)
+    return [f"no further attempt: {lacks_text(found)}"] if found else []
+
+
 def wait_lines(look: Look, order: OrderState) -> list[str]:
     """What a waiting order asks, and which children it waits for; nothing for one that waits for a time alone."""
     wait = order.wait
@@ -55,6 +62,8 @@ def wait_lines(look: Look, order: OrderState) -> list[str]:
         return []
     asked = question_lines(wait)
     lines = [f"asks {asked[0]}", *asked[1:]] if asked else []
+    missing = lacks(look, order) if asked else []
+    lines += [f"an answer would end it, since no attempt can follow: {lacks_text(missing)}"] if missing else []
     children = open_children(look, wait)
     for child in children[:CHILDREN_SHOWN_MAX]:
         lines.append(f"waits for {title_of(look, child)}, which is {state_text(child.state, child.reason)}")
@@ -80,11 +89,17 @@ def wait_step(look: Look, order: OrderState) -> str | None:
     wait = order.wait
     if wait is None:
         return None
-    steps = [f"fencepost order answer {title_of(look, order)} VALUE"] if wait.question else []
+    steps = [answer_step(look, order, lacks(look, order))] if wait.question else []
     steps += [f"fencepost order why {title_of(look, child)}" for child in open_children(look, wait)[:1]]
     if steps and wait.until_us:
         steps.append("wait until it goes on")
     return ", or ".join(steps) or None
+
+
+def answer_step(look: Look, order: OrderState, missing: list[Lack]) -> str:
+    """How a question is answered so that the order can go on with the answer: what it lacks for that is set first."""
+    step = f"fencepost order answer {title_of(look, order)} VALUE"
+    return f"{funding_step(missing)}, then {step}" if missing else step
 
 
 def open_children(look: Look, wait: Wait) -> list[OrderState]:

@@ -16,11 +16,17 @@ from fencepost.core.records.plan import AnswerRecorded, WorkOrderSpec
 from fencepost.core.state import OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.accounts import account_of, over_of, title_of
+from fencepost.surfaces.cli.accounts import account_of, over_lines, over_of, title_of
 from fencepost.surfaces.cli.context import CommandError, current_plan, find_plan, table
 from fencepost.surfaces.cli.living import GONE
 from fencepost.surfaces.cli.order_attempts import made_document, made_rows, steps_rows, tries_text
-from fencepost.surfaces.cli.order_failure import CHILDREN_SHOWN_MAX, failure_lines, open_children, question_lines
+from fencepost.surfaces.cli.order_failure import (
+    CHILDREN_SHOWN_MAX,
+    failure_lines,
+    left_out_lines,
+    open_children,
+    question_lines,
+)
 from fencepost.surfaces.cli.words import (
     amount,
     amounts,
@@ -111,7 +117,7 @@ def show_document(look: Look, order: OrderState) -> dict[str, Any]:
         "needs": needs_document(look, order, spec),
         "attempts_made": [made_document(look, attempt) for attempt in look.attempts(order.order)],
         "budget": [account_of(look, subject).document() for subject in order.accounts],
-        "over": over_of(order.account),
+        "over": over_of(look, order),
         "records": {
             "spec": order.spec_seq,
             "result": order.result_seq or None,
@@ -189,7 +195,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         ("order", f"{title_of(look, order)}  {order.order}" if order.plan else order.order),
         ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
-    rows += [("result", line) for line in failure_lines(look, order)]
+    rows += [("result", line) for line in failure_lines(look, order) + left_out_lines(look, order)]
     rows += _wait_rows(look, order)
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))
@@ -211,7 +217,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
     rows += steps_rows(document.get("steps"))
     rows.append(("charged", amounts(order.account.charged)))
     rows += [("unknown", unknown_note(unknown))] if (unknown := document["unknown"]) else []
-    rows += [("over", f"{amounts(over)} more than this order's ceiling")] if (over := document["over"]) else []
+    rows += [("over", line) for line in over_lines(look, order)]
     for artifact in document["artifacts"]:
         rows.append(("files", f"{one_line(artifact['path'])}, {count(artifact['bytes'], 'byte')}"))
         rows.append(("files", artifact["digest"]))

@@ -23,9 +23,9 @@ from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
-from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
+from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.pinned import pinned_hint
-from fencepost.surfaces.cli.retry_step import retry_of, with_retry
+from fencepost.surfaces.cli.retry_step import funded_retry_of, retry_of, with_retry
 from fencepost.surfaces.cli.typed import here, plan_file, plan_step
 from fencepost.surfaces.cli.words import (
     amount,
@@ -68,7 +68,7 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
         document["workers"] = [worker.worker for worker in living_workers(look, home.locks)]
     if order.state in ("failed", "retry_wait") and (facts := look.facts(order.result_seq)) is not None:
         document["detail"] = facts.message
-        document["details"] = failure_lines(look, order)
+        document["details"] = failure_lines(look, order) + left_out_lines(look, order)
     if order.wait is not None:
         document["details"] = wait_lines(look, order)
         document["next"] = wait_step(look, order) or document["next"]
@@ -187,7 +187,7 @@ def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any])
             if value is not None and value.replaced_by is not None:
                 return f"fencepost order retry {title_of(look, order)}"
             if root["state"] in _RETRYABLE:
-                return retry_of(look, value) if value is not None else None
+                return funded_retry_of(look, value) if value is not None else None
         else:
             return f"fencepost order why {root['name']}"
     return None
@@ -226,7 +226,7 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
             taken = named.account.charged.get(dimension, 0) + named.account.held.get(dimension, 0)
             wanted.setdefault(found.account, {})[dimension] = taken + needed
             if found.code == "currency_not_budgeted":
-                line.update(currency=dimension.removeprefix(MONEY), available=0, held_by=[])
+                line.update(currency=dimension.removeprefix(MONEY), held_by=[])
             short.append(line)
     if not short:
         return {"budget": []}
@@ -297,7 +297,9 @@ def budget_lines(short: Mapping[str, Any]) -> list[str]:
     dimension = str(short["dimension"])
     name = short["name"] if short["kind"] == "order" else f"{short['kind']} {short['name']}"
     if "currency" in short:
-        text = f"{name}: {short['currency']} is not budgeted, needed {amount(dimension, short['needed'])}"
+        parts = [("needed", short["needed"]), ("charged", short["charged"])]
+        told = ", ".join(f"{word} {amount(dimension, value)}" for word, value in parts if value)
+        text = f"{name}: {short['currency']} is not budgeted, {told}"
         return wrapped(text, indent="  ", after="    ")
     text = (
         f"{name}: {dimension_label(dimension)} needed {amount(dimension, short['needed'])}, available "

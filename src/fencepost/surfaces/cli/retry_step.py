@@ -6,6 +6,7 @@ from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
+from fencepost.surfaces.cli.funds import funding_step, lacks, retry_left_out
 
 _RETRY_NAME = "fencepost order retry NAME"
 _DEPTH_MAX = 100
@@ -30,7 +31,19 @@ def retry_of(look: Look, order: OrderState) -> str:
 
 
 def with_retry(look: Look, order: OrderState, step: str) -> str:
-    """A reason's next step whose retry is one that is not refused. Orders that have not ended retry by themselves."""
-    if order.state not in ENDED or _RETRY_NAME not in step:
+    """A reason's next step whose retry is one that is not refused. Orders that have not ended retry by themselves.
+
+    One whose own retries were left out for want of budget has the retry behind whatever else helps.
+    """
+    if order.state not in ENDED:
         return step
-    return step.replace(_RETRY_NAME, retry_of(look, order))
+    if _RETRY_NAME not in step:
+        return f"{step}, then {funded_retry_of(look, order)}" if retry_left_out(look, order) else step
+    return step.replace(_RETRY_NAME, funded_retry_of(look, order))
+
+
+def funded_retry_of(look: Look, order: OrderState) -> str:
+    """The retry, behind the ceilings that it lacks: without them it is refused."""
+    retry = retry_of(look, order)
+    missing = lacks(look, order, replaced=True) if order.parent is None else []
+    return f"{funding_step(missing)}, then {retry}" if missing else retry

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import msgspec
 
+from fencepost.core.amounts import over
 from fencepost.core.machines import ENDED
 from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.records.attempt import ResultFacts
@@ -15,9 +16,9 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.accounts import over_of
+from fencepost.surfaces.cli.accounts import refused_of
 from fencepost.surfaces.cli.order_attempts import tries_text
-from fencepost.surfaces.cli.order_failure import failure_lines, wait_lines, wait_step
+from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
 from fencepost.surfaces.cli.retry_step import with_retry
 from fencepost.surfaces.cli.summary_table import Entry, table_lines
@@ -51,6 +52,7 @@ class Finding:
     facts: ResultFacts | None
     details: tuple[str, ...] = ()  # why it was not applied, where more is known than its reason says
     following: str = ""
+    refused: Mapping[str, int] = field(default_factory=dict)  # charged in currencies that are not budgeted above it
     tries: str = "-"  # its own: those of the orders that it submitted stand beside them
 
 
@@ -86,7 +88,7 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
         facts = look.facts(order.result_seq) if order.result_seq else None
         known = attempt if isinstance(attempt, AttemptState) else None
         details, following = _helps(look, plan, order, known, file, budgets_left)
-        budgets_left -= order.state == "budget_exhausted"
+        budgets_left -= _lacks_budget(order)
         if order.state == "dependency_failed" and causes_left > 0:
             details, causes_left = because_lines(look, order), causes_left - 1
         findings.append(
@@ -96,6 +98,7 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
                 facts=facts,
                 details=details,
                 following=following,
+                refused=refused_of(look, order),
                 tries=tries_text(look, order),
             )
         )
@@ -141,11 +144,11 @@ def _cost(account: Account) -> str:
     """Everything that was charged, each against its ceiling."""
     charged = [name for name in sorted(account.charged) if account.charged[name]]
     parts = []
-    over = over_of(account)
+    beyond = over(account)
     for name in charged:
         ceiling = account.ceiling.get(name)
         most = f" of {amount(name, ceiling)}" if ceiling is not None else ""
-        most += f" ({amount(name, over[name])} over)" if name in over else ""
+        most += f" ({amount(name, beyond[name])} over)" if name in beyond else ""
         parts.append(f"{dimension_label(name)} {amount(name, account.charged[name])}{most}")
     return ", ".join(parts) or "nothing"
 
@@ -160,8 +163,11 @@ def _entry(finding: Finding) -> Entry:
         time=duration(charged["time_us"]) if charged.get("time_us") else "-",
         cost=cost_text(charged),
     )
-    over = over_of(order.account)
-    entry = msgspec.structs.replace(entry, below=(f"over its ceiling by {amounts(over)}",)) if over else entry
+    own = over(order.account)
+    refused = {name: value for name, value in finding.refused.items() if name not in own}
+    below = [f"over its ceiling by {amounts(own)}"] if own else []
+    below += [f"over: {amounts(refused)} in a currency that is not budgeted"] if refused else []
+    entry = msgspec.structs.replace(entry, below=tuple(below))
     if order.state == "applied" and facts is not None:
         files, checks = _proofs(finding, facts)
         return msgspec.structs.replace(entry, told=checks, copied=tuple(files))
@@ -187,14 +193,19 @@ def _helps(
     row = WAITS_AND_ENDS.get(order.reason)
     if row is None or "OTHER" in row.next_step or order.state == "blocked_dependency":
         return (), f"fencepost order why {name}"
-    if order.state == "budget_exhausted":
+    if _lacks_budget(order):
         found = budget_of(look, order) if budgets_left > 0 else {}
         lines = [line.strip() for short in found.get("budget", ()) for line in budget_lines(short)]
         return tuple(lines), found.get("next") or f"fencepost order why {name}"
     ordinal = attempt.ordinal if attempt is not None else None
     step = filled_step(with_retry(look, order, row.next_step), file=file, is_open=plan.open > 0)
     step = named_step(step, name, ordinal)
-    return tuple(failure_lines(look, order)), step
+    return tuple(failure_lines(look, order) + left_out_lines(look, order)), step
+
+
+def _lacks_budget(order: OrderState) -> bool:
+    """Whether only a ceiling that a person sets brings it on, so that it is told which."""
+    return order.state == "budget_exhausted" or order.reason == "currency_not_budgeted"
 
 
 def _proofs(finding: Finding, facts: ResultFacts) -> tuple[list[str], str]:

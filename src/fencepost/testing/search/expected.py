@@ -135,7 +135,7 @@ def _activate(place: Place, command: c.Activate) -> bool | None:
         and not is_over(place.clock, attempt.activation_deadline_us)
         and not starts_nothing(place, order)
     )
-    lowered = "budget" in place.left
+    lowered = "budget" in place.left or "charge" in place.left  # money of a currency that nobody budgets
     return None if may and lowered else may
 
 

@@ -91,7 +91,7 @@ def is_spent(place: Place, order: OrderState) -> bool:
 
 
 def is_foreign(place: Place, order: OrderState) -> bool:
-    """Whether some level above budgets money, and none in a currency that the order would hold."""
+    """Whether some level above budgets money, and none in a currency that the order would hold or that is charged."""
     accounts = [place.values[subject].account for subject in order.accounts]
     own = any(name.startswith(_MONEY) for name in accounts[-1].ceiling)
     levels = accounts[-1:] if own else accounts[1:]
@@ -99,7 +99,8 @@ def is_foreign(place: Place, order: OrderState) -> bool:
     money = {name for name, amount in needed.items() if name.startswith(_MONEY) and amount}
     for account in accounts:
         named = {name for name in account.ceiling if name.startswith(_MONEY)}
-        if named and money - named:
+        spent = {name for name, amount in account.charged.items() if name.startswith(_MONEY) and amount}
+        if named and (money | spent) - named:
             return True
     return False
 

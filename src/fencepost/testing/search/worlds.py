@@ -125,6 +125,7 @@ RECEIPTS: Mapping[str, Usage] = {
     "two calls under the receipt of one": usage("r1", 2),
     "four calls": usage("r2", 4),
 }
+EUROS = Usage(receipt="r1", provider="gateway", amounts={"money_micros:EUR": 3})
 
 WORLDS: tuple[World, ...] = (
     World(
@@ -301,6 +302,21 @@ WORLDS: tuple[World, ...] = (
             ("plan", {"money_micros:USD": 0}),
             ("scope", {}),
         ),
+        workers=1,
+    ),
+    World(
+        name="euros",
+        says="a plan of dollars, and a charges euros while b is on its way; the plan comes to budget them",
+        orders=(draft("a"), draft("b", attempts=1, retry=False)),
+        ceilings={"money_micros:USD": 4},
+        counted=("attempts", "money_micros:USD", "money_micros:EUR"),
+        may={"charge": 1, "budget": 1},
+        set_to=(
+            ("plan", {"money_micros:USD": 4, "money_micros:EUR": 9}),
+            ("plan", {}),
+        ),
+        charges={"three euros": EUROS},
+        results=("succeeds",),
         workers=1,
     ),
     World(

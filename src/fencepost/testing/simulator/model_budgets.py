@@ -2,7 +2,8 @@
 
 For each account and dimension `available = ceiling - held - charged`. A hold is granted if it fits in all dimensions
 of all accounts on its path, or not at all. A dimension that a level does not name is counted and not limited there; a
-level that names a currency refuses every other one. A hold ends once, and its receipts count once each.
+level that names a currency refuses every other one, and lets nothing start once another one has been charged. A hold
+ends once, and its receipts count once each.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def in_the_way(world: World, order: Order, amounts: Mapping[str, int]) -> tuple[
     """(code, account) of the first level into which the hold does not fit now, ("", "") if it fits."""
     for subject in order.accounts:
         account = world.accounts[subject]
-        if foreign_currency(account.ceiling, amounts):
+        if foreign_currency(account.ceiling, amounts) or foreign_currency(account.ceiling, account.charged):
             return "currency_not_budgeted", subject
         for name, ceiling in account.ceiling.items():
             if name in amounts and amounts[name] > ceiling - account.held.get(name, 0) - account.charged.get(name, 0):

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from fencepost.testing.simulator.model_budgets import add, book, in_the_way, release, shares_of, spent_out, wanted
+from fencepost.testing.simulator.model_budgets import (
+    add,
+    book,
+    foreign_currency,
+    in_the_way,
+    release,
+    shares_of,
+    spent_out,
+    wanted,
+)
 from fencepost.testing.simulator.model_canonical import digest_of
 from fencepost.testing.simulator.model_files import handed_files
 from fencepost.testing.simulator.model_moves import (
@@ -259,6 +268,8 @@ def _not_now(world: World, order: Order, attempt: Attempt) -> str:
     held = world.holds[attempt.hold].held
     for subject in order.accounts:
         account = world.accounts[subject]
+        if foreign_currency(account.ceiling, held) or foreign_currency(account.ceiling, account.charged):
+            return "currency_not_budgeted"
         for name, ceiling in account.ceiling.items():
             if held.get(name) and ceiling < account.held.get(name, 0) + account.charged.get(name, 0):
                 return "budget_held"  # a ceiling was lowered below what is out already

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.testing.simulator.model_attempts import is_live, late
-from fencepost.testing.simulator.model_budgets import TIME, charge, is_dimension, rounded_up
+from fencepost.testing.simulator.model_budgets import TIME, charge, foreign_currency, is_dimension, rounded_up
 from fencepost.testing.simulator.model_canonical import canonical, digest_of
 from fencepost.testing.simulator.model_moves import plan_of, plan_over
 from fencepost.testing.simulator.model_state import SCOPE, Attempt, Order, Outcome, Refused, World
@@ -137,6 +137,8 @@ def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     world.receipts[name] = digest_of(usage)
     over = {each: amount - body["freed"].get(each, 0) for each, amount in charged.items()}
     told = _charged(attempt, name, hold.held, over, duplicate=False)
+    levels = [world.accounts[each].ceiling for each in order.accounts]
+    told["refused"] = [each for each in sorted(charged) if any(foreign_currency(level, {each: 1}) for level in levels)]
     return told if live else Refused("rejected_stale", told)
 
 
@@ -163,6 +165,7 @@ def _charged(
         "duplicate": duplicate,
         "left": {each: amount for each, amount in held.items() if each not in ("attempts", TIME)},
         "over": {each: amount for each, amount in over.items() if amount},
+        "refused": [],
     }
 
 

@@ -113,6 +113,11 @@ class Reasons:
         if found is None:
             return "what was held is free again" if order.state == "blocked_budget" else ""
         short = found.short[0]
+        if found.code == "currency_not_budgeted":
+            spent = amount(short.dimension, -short.left)
+            return f"{dimension_label(short.dimension)} is not budgeted" + (
+                f", {spent} is charged" if short.left else ""
+            )
         ceiling = account_of(found.account).ceiling.get(short.dimension)
         label = dimension_label(short.dimension)
         needed, left = amount(short.dimension, short.needed), amount(short.dimension, max(short.left, 0))
