@@ -52,6 +52,7 @@ class Books:
         self.ceilings: dict[str, dict[str, int]] = {SCOPE: {}}
         self.held: dict[str, Counter[str]] = {}  # hold -> what it holds
         self.charged: dict[str, Counter[str]] = {}  # hold -> what it was charged
+        self.untold: dict[str, Counter[str]] = {}  # hold -> what was charged without saying how much
         self.accounts: dict[str, tuple[str, ...]] = {}  # hold -> its path
         self.hold_of: dict[str, str] = {}  # attempt -> hold
         self.endings: Counter[str] = Counter()
@@ -95,6 +96,7 @@ class Books:
                         for name in {*body.usage.amounts, *unknown}
                     }
                 )
+                self.untold[fact.subject].update(body.usage.unknown)
                 self._take("the scope", (f"{body.usage.provider}:{body.usage.receipt}",))
             case b.HoldSettled():
                 self._end(fact.subject)
@@ -124,6 +126,7 @@ class Books:
         assert body.amounts["attempts"] == 1
         self.held[body.hold] = Counter(body.amounts)
         self.charged[body.hold] = Counter()
+        self.untold[body.hold] = Counter()
         self.accounts[body.hold] = body.accounts
         self.hold_of[attempt] = body.hold
 
@@ -133,7 +136,8 @@ class Books:
         Whatever has been charged there, in whatever currency: a level that names one refuses all others.
         """
         named = {dimension for dimension in self.ceilings[account] if dimension.startswith("money_micros:")}
-        spent = {name for name in +(hold + self.of(account, self.charged)) if name.startswith("money_micros:")}
+        booked = hold + self.of(account, self.charged) + self.of(account, self.untold)
+        spent = {name for name in booked if name.startswith("money_micros:")}
         assert not named or spent <= named, f"{sorted(spent - named)} is not budgeted in {account}"
 
     def _end(self, hold: str) -> None:

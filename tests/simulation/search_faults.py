@@ -326,6 +326,20 @@ FAULTS: tuple[Fault, ...] = (
         ),
     ),
     _one(
+        "refused_money_holds_nothing_up",
+        "euros",
+        "needs.py",
+        "plus(plus(account.charged, account.unknown), amounts))",
+        "amounts)",
+    ),
+    _one(
+        "refused_money_is_not_looked_at_again_before_the_start",
+        "euros",
+        "decide/dispatch.py",
+        "        if refused is not None:\n            return Refusal(code=refused.code, detail=refused.detail)\n",
+        "",
+    ),
+    _one(
         "receipt_differs_and_is_taken",
         "charged",
         "decide/inside.py",

@@ -99,9 +99,9 @@ def exhausted_on_path(order: OrderState, shares: Shares, account_of: AccountOf) 
 
 def foreign(subject: str, account: Account, amounts: Mapping[str, int]) -> Obstacle | None:
     """The first currency of a hold, or of what is charged already, that an account does not budget while it budgets
-    another one: where such money has been spent, how much more would be is for a person to say.
+    another one: where such money has been spent, be it known how much or not, a person says whether more may be.
     """
-    currency = foreign_currency(account.ceiling, plus(account.charged, amounts))
+    currency = foreign_currency(account.ceiling, plus(plus(account.charged, account.unknown), amounts))
     if currency is None:
         return None
     dimension = f"{MONEY}{currency}"

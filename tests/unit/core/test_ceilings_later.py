@@ -164,3 +164,14 @@ def test_w18_money_that_no_level_budgets_is_counted_and_holds_nothing_up() -> No
     assert over(world.live.values[plan].account) == {}
     assert world.finish("b").state == "applied"
     world.check()
+
+
+def test_w18_a_charge_of_unknown_amount_in_a_refused_currency_lets_nothing_more_start_either() -> None:
+    world = World()
+    plan = world.submit(draft("a"), draft("b"), ceilings={USD: 10, "attempts": 9})
+    world.ok(world.charge(world.activate("a"), "r1", EUR))
+    assert world.live.values[plan].account.charged.get(EUR, 0) == 0
+    order = world.order("b")
+    reserve = c.Reserve(order=order.order, expected=order.version, worker=world.worker())
+    assert world.refused(reserve) == "currency_not_budgeted"
+    world.check()

@@ -84,6 +84,7 @@ PAGES: Final[Mapping[str, Page]] = {
     ),
     "order answer": _page(
         ("fencepost order answer tests yes", "the text yes"),
+        ("fencepost order answer tests no --anyway", "also where the order ends with it, for want of budget"),
         ("fencepost order answer nightly/tests 3 --command-key release-7", "repeated, it is one answer"),
         exits=(0, 2, 3, 4, 5),
     ),

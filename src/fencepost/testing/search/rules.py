@@ -157,7 +157,25 @@ def _accounts(before: Place, move: Move, decided: Decided, refold: Refold) -> st
                 return f"{sort} {dimension} of {subject} moves by {here} and its holds by {there}"
     if any(any(total.values()) for total in by_holds.values()):
         return "a hold moves and an account above it does not"
-    return _passed(decided, granted)
+    return _passed(decided, granted) or _refused_money(before, decided, granted)
+
+
+def _refused_money(before: Place, decided: Decided, granted: list[HoldState]) -> str:
+    """No hold is granted and no attempt starts below a level that names money and has any that it does not name."""
+    holds = list(granted)
+    for subject, value in decided.values.items():
+        known = before.values.get(subject)
+        if isinstance(value, AttemptState) and value.descriptor_seq and known is not None and not known.descriptor_seq:
+            holds.append(before.values[value.hold])
+    for hold in holds:
+        for subject in hold.accounts:
+            account = decided.values[subject].account  # type: ignore[attr-defined]  # a hold moved it
+            money = {name for name in account.ceiling if name.startswith("money_micros:")}
+            booked = [*account.charged.items(), *account.unknown.items(), *hold.held.items()]
+            refused = {name for name, amount in booked if amount and name.startswith("money_micros:")} - money
+            if money and refused:
+                return f"an attempt goes on beside {min(refused)} of {subject}, which budgets other money"
+    return ""
 
 
 def _add(total: _Moved, known: Any, value: Any) -> None:

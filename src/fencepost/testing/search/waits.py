@@ -99,7 +99,8 @@ def is_foreign(place: Place, order: OrderState) -> bool:
     money = {name for name, amount in needed.items() if name.startswith(_MONEY) and amount}
     for account in accounts:
         named = {name for name in account.ceiling if name.startswith(_MONEY)}
-        spent = {name for name, amount in account.charged.items() if name.startswith(_MONEY) and amount}
+        booked = [*account.charged.items(), *account.unknown.items()]
+        spent = {name for name, amount in booked if name.startswith(_MONEY) and amount}
         if named and (money | spent) - named:
             return True
     return False

@@ -93,11 +93,17 @@ def foreign_currency(ceilings: Mapping[str, int], amounts: Mapping[str, int]) ->
     )
 
 
+def has_foreign(account: Account, amounts: Mapping[str, int]) -> bool:
+    """Whether a hold, or anything that was ever charged, is in a currency that the account refuses."""
+    spent = (amounts, account.charged, dict.fromkeys(account.unknown, 1))
+    return any(foreign_currency(account.ceiling, each) for each in spent)
+
+
 def in_the_way(world: World, order: Order, amounts: Mapping[str, int]) -> tuple[str, str]:
     """(code, account) of the first level into which the hold does not fit now, ("", "") if it fits."""
     for subject in order.accounts:
         account = world.accounts[subject]
-        if foreign_currency(account.ceiling, amounts) or foreign_currency(account.ceiling, account.charged):
+        if has_foreign(account, amounts):
             return "currency_not_budgeted", subject
         for name, ceiling in account.ceiling.items():
             if name in amounts and amounts[name] > ceiling - account.held.get(name, 0) - account.charged.get(name, 0):

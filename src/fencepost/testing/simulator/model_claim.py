@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.testing.simulator.model_budgets import (
     add,
     book,
-    foreign_currency,
+    has_foreign,
     in_the_way,
     release,
     shares_of,
@@ -268,7 +268,7 @@ def _not_now(world: World, order: Order, attempt: Attempt) -> str:
     held = world.holds[attempt.hold].held
     for subject in order.accounts:
         account = world.accounts[subject]
-        if foreign_currency(account.ceiling, held) or foreign_currency(account.ceiling, account.charged):
+        if has_foreign(account, held):
             return "currency_not_budgeted"
         for name, ceiling in account.ceiling.items():
             if held.get(name) and ceiling < account.held.get(name, 0) + account.charged.get(name, 0):

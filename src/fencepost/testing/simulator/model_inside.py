@@ -134,6 +134,8 @@ def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     }
     world.expect("usage_charged", hold.hold, body, *hold.accounts)
     charged, body["freed"] = charge(world, hold, usage)
+    for subject in hold.accounts:
+        world.accounts[subject].unknown.update(usage.get("unknown", ()))
     world.receipts[name] = digest_of(usage)
     over = {each: amount - body["freed"].get(each, 0) for each, amount in charged.items()}
     told = _charged(attempt, name, hold.held, over, duplicate=False)

@@ -55,6 +55,7 @@ class Account:
     ceiling: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     charged: dict[str, int] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)  # dimensions of receipts that do not say their amount
 
 
 @dataclass(slots=True)
