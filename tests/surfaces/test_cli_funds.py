@@ -47,7 +47,7 @@ def test_w18_money_of_a_currency_that_the_plan_refuses_is_over_whole_and_stops_t
     assert "over: EUR 40.00 in a currency that is not budgeted" in summary
     assert "EUR 40.00 (40.00 over)" in summary
     assert "plan plan: EUR is not budgeted, charged 40.00" in summary
-    assert "next: fencepost budget set --plan plan --money EUR:AMOUNT" in summary
+    assert "next: fencepost budget set --plan plan --money EUR:80.00" in summary
     shown = repo.document("order", "show", "a")
     assert (shown["attempts"], shown["over"]) == (1, {"money_micros:EUR": 40_000_000})
     assert "EUR 40.00 in a currency that is not budgeted above it" in flat(repo.call("order", "show", "a").stdout)
@@ -56,7 +56,7 @@ def test_w18_money_of_a_currency_that_the_plan_refuses_is_over_whole_and_stops_t
     assert account["dimensions"]["money_micros:EUR"]["available"] == -40_000_000
     assert "EUR 40.00 over: not budgeted" in repo.call("budget", "show").stdout
     step = repo.document("order", "why", "a")["next"]
-    repo.document(*shlex.split(step.replace("AMOUNT", "100"))[1:])
+    repo.document(*shlex.split(step)[1:])
     assert "over" not in repo.call("budget", "show").stdout
     assert repo.document("run", "plan.toml")["outcome"] == "done"
     assert repo.document("order", "show", "a")["attempts"] == 2
@@ -195,10 +195,10 @@ run = ["sh", "-c", "sleep 0.7; exit 1"]
 """
 
 
-def test_w18_a_time_that_lacks_is_raised_by_whole_seconds(repo: Repo) -> None:
+def test_w18_a_time_that_lacks_is_raised_by_what_can_be_written(repo: Repo) -> None:
     repo.write("plan.toml", SHARED_TIME)
     repo.call("run", "plan.toml")
     step = repo.document("order", "why", "a")["next"].split(", then ")[1]
-    assert step in ("fencepost budget set --plan plan --time 3s", "fencepost budget set --plan plan --time 4s")
+    assert step.startswith("fencepost budget set --plan plan --time 2s")
     repo.document(*shlex.split(step)[1:])
     assert repo.document("order", "retry", "a")["state"] == "ready"

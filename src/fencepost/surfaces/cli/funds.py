@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.core import needs
-from fencepost.core.instant import format_duration
-from fencepost.core.limits import SECOND_US
 from fencepost.core.records.attempt import ResultApplication
 from fencepost.core.records.common import RETRYABLE
 from fencepost.core.shares import MONEY
@@ -93,14 +91,7 @@ def funding_step(found: list[Lack]) -> str:
     for of_one in accounts.values():
         named = of_one[0].account
         whose = {"scope": "scope", "order": named.name}.get(named.kind, f"--plan {named.name}")
-        steps.append(f"fencepost budget set {whose} {' '.join(_option(lack) for lack in of_one)}")
+        steps.append(
+            f"fencepost budget set {whose} {' '.join(dimension_option(lack.dimension, lack.enough) for lack in of_one)}"
+        )
     return ", then ".join(steps)
-
-
-def _option(lack: Lack) -> str:
-    option, _, placeholder = dimension_option(lack.dimension).partition(" ")
-    if lack.dimension == "time_us":
-        return f"{option} {format_duration(-(-lack.enough // SECOND_US) * SECOND_US)}"
-    if lack.dimension.startswith(MONEY):
-        return f"{option} {placeholder.partition(':')[0]}:{amount(lack.dimension, lack.enough)}"
-    return f"{option} {lack.enough}"

@@ -45,6 +45,7 @@ _ROOTS_MAX = 20
 _ROOTS_SHOWN_MAX = 3  # below an order of a table
 _WALK_MAX = 10_000
 _CAUSE_LINES_MAX = 2
+_MICROS = 1_000_000  # of one unit of a currency
 _RETRYABLE = frozenset({"failed", "cancelled", "budget_exhausted"})
 
 
@@ -224,7 +225,8 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
                 "waits": _waits_that_count(look, order) if dimension == "attempts" else 0,
             }
             taken = named.account.charged.get(dimension, 0) + named.account.held.get(dimension, 0)
-            wanted.setdefault(found.account, {})[dimension] = taken + needed
+            # Nobody knows what refused money the next attempt takes: as much again as was charged is named.
+            wanted.setdefault(found.account, {})[dimension] = taken + (needed or max(taken, _MICROS))
             if found.code == "currency_not_budgeted":
                 line.update(currency=dimension.removeprefix(MONEY), held_by=[])
             short.append(line)
