@@ -141,6 +141,7 @@ class Inside(Drafts):
             prompt=pick(("", "Shall it go on?")),
             orders=names,
             after_us=pick((0, 0, 1, SECOND_US, 3 * SECOND_US)) if roll() < 0.97 else 2**50,
+            asked=pick((None, sha256_of(b"one"), sha256_of(b"another"))),
         )
         duration_us = pick((0, SECOND_US))
         printed = {name: LogRef(digest=sha256_of(b"out"), bytes_total=9, bytes_kept=3) for name in ("stdout", "stderr")}

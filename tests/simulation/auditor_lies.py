@@ -197,6 +197,12 @@ def a_refusal_is_silent(seen: Seen) -> bool:
 
 
 @altered
+def a_cancel_loses_its_note(seen: Seen) -> bool:
+    body = body_of(seen, "work_order_moved")
+    return body is not None and bool(body.pop("note", ""))
+
+
+@altered
 def a_refusal_has_another_code(seen: Seen) -> bool:
     if seen.reply.refusal != "order_state":
         return False

@@ -57,6 +57,12 @@ def a_wait_lasts_longer(seen: Seen) -> bool:
 
 
 @altered
+def a_wait_is_taken_for_another(seen: Seen) -> bool:
+    body = body_of(seen, "work_order_waits")
+    return body is not None and bool(body["wait"].pop("asked", None))
+
+
+@altered
 def another_answer_is_recorded(seen: Seen) -> bool:
     return another(seen, "answer_recorded", "value", "yes", "no")
 

@@ -300,12 +300,16 @@ class ChargeUsage(Command, frozen=True, tag="charge_usage"):
 
 
 class WaitDraft(Part, frozen=True):
-    """What to wait for, any one of it: an answer, the end of all named children, a time from now. 0 and "" for none."""
+    """What to wait for, any one of it: an answer, the end of all named children, a time from now. 0 and "" for none.
+
+    `asked` is the digest of what makes it this one of a program's waits, so that the next attempt knows it again.
+    """
 
     question: str = ""
     prompt: Text = ""
     orders: tuple[Subject, ...] = ()
     after_us: Count = 0
+    asked: Digest | None = None
 
 
 class ReportYielded(Command, frozen=True, tag="report_yielded"):

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.plan import Acceptance, Retry, Wait
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -24,6 +24,8 @@ KERNEL_RECEIPTS = "kernel:"
 """How the names of receipts begin that a supervisor writes itself, from its own measurement."""
 DOMAIN = "main"  # first value of a scope's clock domain
 CLOCK = f"clock:{DOMAIN}"
+WAITS_KEPT = 1_024
+"""Waits of one order whose end is remembered: the last ones. As `BOOTS_MAX`, no limit that can be set."""
 BOOTS_MAX = 16
 """Boots of one source that are told apart (decision 0016). No limit that can be set: a fold has to do without those."""
 
@@ -149,6 +151,7 @@ class PlanState(Value, frozen=True, tag="plan"):
     lost: int = 0  # ended, may not fail, not applied
     deadline_us: int | None = None
     cancel: str = ""  # reason of the accepted cancel
+    cancel_seq: int = 0  # of its record
     cancel_position: int = -1  # last order that it has reached
     cancel_done: bool = True
     ended_us: int | None = None
@@ -220,6 +223,23 @@ class Saved(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True, gc
     bytes: int
 
 
+class Waited(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How an order's waits ended: `by` an answer, the end of its children, or the time that passed.
+
+    The last one as it was asked for, and of each that can be known again (`Wait.asked`) by what it ended.
+    """
+
+    by: str  # "answer", "children" or "time"
+    question: str = ""
+    orders: tuple[str, ...] = ()
+    after_us: int = 0
+    ended: tuple[tuple[str, str], ...] = ()  # (asked, by), the newest last
+
+    def ended_by(self, asked: str) -> str:
+        """By what the wait that was asked for in this way ended, "" where none has."""
+        return next((by for known, by in self.ended if known == asked), "")
+
+
 class OrderState(Value, frozen=True, tag="order"):
     order: str
     plan: str | None
@@ -257,10 +277,12 @@ class OrderState(Value, frozen=True, tag="order"):
     checkpoint: str = ""  # envelope of the last one
     checkpoints: dict[str, Saved] = {}  # kind -> the last one of it
     wait: Wait | None = None  # what a `waiting` order waits for
+    waited: Waited | None = None  # how its waits have ended
     answers: dict[str, int] = {}  # question -> record of its answer
     children: dict[str, str] = {}  # name -> order
     effect_open: bool = False
     effect_applied: bool = False
+    note_seq: int = 0  # of the move that says why a person ended it
 
     @property
     def wait_until_us(self) -> int:

@@ -23,12 +23,13 @@ from fencepost.sdk.wire import EXIT_USAGE, NOTHING_CHARGED, SAY_WHAT, Connection
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final, ParamSpec, TypeVar
+    from typing import Any, Final, Literal, ParamSpec, TypeVar
 
     from fencepost.sdk.steps import Steps
 
     P = ParamSpec("P")
     T = TypeVar("T")
+    Ended = Literal["answer", "children", "time"]
 
 SOCKET: Final = "FENCEPOST_SOCKET"
 TOKEN: Final = "FENCEPOST_TOKEN"
@@ -68,6 +69,8 @@ class Attempt:
         self._stopping = ""
         self._asked_at = 0.0
         self._steps: Steps | None = None
+        self._waits: dict[tuple[Any, ...], int] = {}  # how often each wait, behind what was saved, has returned
+        self._saved: str | None = None  # what the program has saved last, as far as it was told
         self._making = allocate_lock()
 
     @property
@@ -120,7 +123,10 @@ class Attempt:
         if not isinstance(value, bytes | bytearray | memoryview):
             value = _written(value)
         fields = {} if builds_on is None else {"builds_on": builds_on}
-        return self.request("checkpoint", bytes(value), kind=kind, **fields)[0]
+        reply = self.request("checkpoint", bytes(value), kind=kind, **fields)[0]
+        if kind == BLOB:
+            self._saved = reply["digest"]
+        return reply
 
     def resume(self, kind: str = BLOB) -> bytes | None:
         """The last checkpoint of the order, of this attempt or of an earlier one; None where there is none."""
@@ -227,15 +233,18 @@ class Attempt:
         question: str = "",
         prompt: str = "",
         after: str | None = None,
-    ) -> None:
-        """Return if all these children have ended, or if the question is answered. Else end this attempt, and let the
-        order go on as soon as one of these holds: that, or the duration has passed. Nothing is held meanwhile. Raises
-        Yield then; the next attempt starts the program from its beginning, with what was checkpointed. A duration alone
-        has always still to pass: whoever waits for one keeps in a checkpoint that it has done so."""
+    ) -> Ended:
+        """Wait for a person's answer, for the end of all these children, or for a time, whichever comes first, and say
+        which one it was: "answer", "children" or "time". Where none has come yet, end this attempt, without holding
+        anything: raises Yield. The next one starts the program from its beginning, with what was checkpointed, and the
+        same wait returns there. It is the same if it is asked for in the same words, behind as many steps, as often
+        since the last of them, and with the same value in the last checkpoint of the program itself."""
         names = several(children, "the children")
-        if (question and self.answer(question) is not None) or (names and self._have_ended(names)):
-            return
-        fields: dict[str, Any] = {}
+        steps = 0 if self._steps is None else self._steps.passed
+        words = (tuple(sorted(names)), question, after, steps)
+        with self._making:
+            nth = self._waits.get((*words, self._saved), 0)
+        fields: dict[str, Any] = {"unless_over": True, "mark": f"{steps}.{nth}"}
         if names:
             fields["children"] = list(names)
         if question:
@@ -244,18 +253,20 @@ class Attempt:
             fields["prompt"] = prompt
         if after is not None:
             fields["after"] = after
-        self.request("yield", **fields)
-        raise Yield
+        reply = self.request("yield", **fields)[0]
+        if reply["yielding"]:
+            raise Yield
+        with self._making:
+            self._saved = reply["saved"]
+            self._waits[(*words, self._saved)] = nth + 1
+        ended: Ended = reply["ended"]
+        return ended
 
     def ask(self, question: str, prompt: str = "") -> str:
         """The answer of a person, waited for without holding anything: where there is none yet the attempt yields."""
         while (value := self.answer(question)) is None:
             self.wait(question=question, prompt=prompt)
         return value
-
-    def _have_ended(self, children: tuple[str, ...]) -> bool:
-        seen = self.children()
-        return all(name in seen and seen[name]["ended"] for name in children)
 
     def _inside(self, path: str) -> str:
         """A path as the worker knows it: relative to the workspace. What lies elsewhere stays as it is, and is

@@ -34,6 +34,7 @@ class Desk:
     """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet,
     `base` the payload that may be asked for by its digest: what the one that was served last is based on,
     `chain` the last payload of steps and what it is based on, `set_aside` what its hold began with, once asked for,
+    `over` the waits without a mark of which its program was told that they are over,
     `kept` by path the digest of the file as it was kept last and how often it had changed by then."""
 
     lease: Lease
@@ -49,6 +50,7 @@ class Desk:
     base: str | None = None
     chain: tuple[str, str] = ("", "")
     set_aside: Mapping[str, int] | None = None
+    over: set[str] = field(default_factory=set)
     kept: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property

@@ -45,7 +45,22 @@ def hello_document(look: Look, desk: Desk, order: OrderState) -> dict[str, Any]:
         },
         "answers": answers,
         "answers_left_off": left_off,
+        "waited": _waited(order),
         "children": child_documents(look, order),
+    }
+
+
+def _waited(order: OrderState) -> dict[str, Any] | None:
+    """The last wait that has come to its end, and by what."""
+    waited = order.waited
+    if waited is None:
+        return None
+    names = {child: name for name, child in order.children.items()}
+    return {
+        "by": waited.by,
+        "question": waited.question,
+        "children": [names[child] for child in waited.orders if child in names],
+        "after_us": waited.after_us,
     }
 
 

@@ -17,6 +17,8 @@ from fencepost.services.desk import Desk
 from fencepost.services.means import Means
 from fencepost.services.requests import Declined
 
+BLOB: Final = "blob/1"
+"""What a program saves of its own state; laid out as a file for the next attempt."""
 STEPS: Final = "steps/1"
 KINDS: Final = get_args(CheckpointKind)
 DIGEST: Final = re.compile("sha256:[0-9a-f]{64}")

@@ -87,13 +87,16 @@ class Artifact(Form, frozen=True, tag="artifact"):
 
 
 class Yield(Form, frozen=True, tag="yield"):
-    """How the attempt ends if its program then exits with 0."""
+    """How the attempt ends if its program then exits with 0. With `unless_over` a wait that has come to its end already
+    is no reason to yield: `mark` tells waits in the same words from each other."""
 
     question: Short = ""
     prompt: Long = ""
     children: tuple[Short, ...] = ()
     after: Short = ""  # a duration, as in a plan file
     after_us: Size | None = None
+    mark: Short = ""
+    unless_over: bool = False
     cancel: bool = False
 
 

@@ -41,7 +41,7 @@ from fencepost.services.kept import Kept
 from fencepost.services.leases import Lease
 from fencepost.services.means import Means
 from fencepost.services.requests import Declined
-from fencepost.services.wishes import wish_of
+from fencepost.services.wishes import over_by, state_of, wish_of
 
 CLOSED_MAX: Final = 1_024
 """Tokens of attempts that are over and are still known as such."""
@@ -229,12 +229,18 @@ class Sink:
 
     def _yield(self, desk: Desk, form: ask.Yield, payload: bytes | None) -> Answer:
         if form.cancel:
-            if form.question or form.prompt or form.children or form.after or form.after_us is not None:
+            if form != ask.Yield(v=form.v, token=form.token, cancel=True):
                 raise Declined("out_of_range", "what is taken back has no more to say", where="/cancel")
             desk.wish = None
             return Answer(reply={"yielding": False})
-        desk.wish = wish_of(form, self._order(desk), self._means.kernel.limits.duration_max_us)
-        return Answer(reply={"yielding": True})
+        with self._means.kernel.reader.look() as look:
+            order = order_in(look, desk)
+            wish = wish_of(form, order, self._means.kernel.limits.duration_max_us)
+            ended = over_by(look, desk, order, wish, marked=bool(form.mark)) if form.unless_over else ""
+        desk.wish = None if ended else wish
+        if not ended:
+            return Answer(reply={"yielding": True})
+        return Answer(reply={"yielding": False, "ended": ended, "saved": state_of(order)})
 
     def _child(self, desk: Desk, form: ask.Child, payload: bytes | None) -> Answer:
         draft = draft_child(self._means, desk, form.order, self._order(desk))

@@ -15,9 +15,8 @@ from fencepost.core.state import AttemptState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
 from fencepost.ports.workspace import HandedFile, Inputs
+from fencepost.services.payloads import BLOB
 
-BLOB: Final = "blob/1"
-"""Kind of the checkpoints that are laid out as a file."""
 REPOSITORY: Final = "repository"
 """Provenance key under which a plan says where it was submitted from."""
 

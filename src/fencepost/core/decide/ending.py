@@ -85,13 +85,13 @@ def hold_of(batch: Batch, attempt: AttemptState) -> HoldState:
     return hold
 
 
-def move(batch: Batch, name: str, target: str, reason: str, cause: str = "") -> None:
+def move(batch: Batch, name: str, target: str, reason: str, cause: str = "", note: str = "") -> None:
     """Move an order; when it becomes ready, its place in the queue counts from now."""
     order = order_of(batch, name)
     ready_us = batch.now_us if target == "ready" else 0
     batch.emit(
         name,
-        WorkOrderMoved(origin=order.state, target=target, reason=reason, ready_us=ready_us, cause=cause),
+        WorkOrderMoved(origin=order.state, target=target, reason=reason, ready_us=ready_us, cause=cause, note=note),
     )
 
 
@@ -187,14 +187,15 @@ def waits_for_effect(order: OrderState) -> bool:
     return order.effect_open or order.state in ("reconciling", "unknown_terminal")
 
 
-def cancel(batch: Batch, order: OrderState, reason: str) -> None:
+def cancel(batch: Batch, order: OrderState, reason: str, note: str = "") -> None:
     """Carry a cancel out on one order that has not ended, and tell of it."""
-    carry_out(batch, order, reason, reason)
+    carry_out(batch, order, reason, reason, note)
     tell(batch, order.order)
 
 
-def carry_out(batch: Batch, order: OrderState, reason: str, cause: str) -> None:
-    """End one order by a cancel. Commit order decides: what it was doing ends in the same batch."""
+def carry_out(batch: Batch, order: OrderState, reason: str, cause: str, note: str = "") -> None:
+    """End one order by a cancel. Commit order decides: what it was doing ends in the same batch. The note stands with
+    the end."""
     attempt = attempt_of(batch, order.attempt) if order.attempt is not None else None
     if order.state == "reserved" and attempt is not None:
         move_attempt(batch, attempt, "cancelled_no_effect", reason=reason)
@@ -209,9 +210,9 @@ def carry_out(batch: Batch, order: OrderState, reason: str, cause: str) -> None:
         move_attempt(batch, attempt, target, reason=reason)
         settle_from_result(batch, attempt, facts)
     if order.effect_applied:  # G2: what has happened cannot be cancelled
-        move(batch, order.order, "failed", "cancelled_after_effect", cause)
+        move(batch, order.order, "failed", "cancelled_after_effect", cause, note)
     else:
-        move(batch, order.order, "cancelled", reason, cause if cause != reason else "")
+        move(batch, order.order, "cancelled", reason, cause if cause != reason else "", note)
 
 
 def _observe(batch: Batch, edge: Edge, outcome: str) -> bool:

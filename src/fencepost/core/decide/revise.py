@@ -40,7 +40,7 @@ def cancel_order(batch: Batch, command: CancelOrder) -> Decided | Refusal:
     if ending.waits_for_effect(order):
         detail = {"subject": order.order, "state": order.state, "needed": "an effect that is resolved"}
         return Refusal(code="order_state", field="/order", detail=detail)
-    ending.cancel(batch, order, "cancelled_by_request")
+    ending.cancel(batch, order, "cancelled_by_request", command.note)
     after = ending.order_of(batch, order.order)
     return batch.decided({"order": order.order, "state": after.state, "reason": after.reason})
 

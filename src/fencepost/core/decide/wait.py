@@ -71,6 +71,7 @@ def report_yielded(batch: Batch, command: ReportYielded) -> Decided | Refusal:
         prompt=draft.prompt,
         orders=draft.orders,
         until_us=batch.now_us + draft.after_us if draft.after_us else 0,
+        asked=draft.asked,
     )
     batch.emit(order.order, WorkOrderWaits(attempt=attempt.attempt, wait=wait, reason=reason_of(wait)))
     waiting = ending.order_of(batch, order.order)

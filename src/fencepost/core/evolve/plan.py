@@ -7,7 +7,18 @@ from msgspec.structs import replace
 from fencepost.core.evolve.edit import CHILD, PARENT, Edge, Edit, move_order, require_verdict
 from fencepost.core.machines import ENDED, CorruptHistory
 from fencepost.core.records import budget, plan
-from fencepost.core.state import Account, GroupState, NameState, OpenPlan, OrderState, PlanState, Terms, name_subject
+from fencepost.core.state import (
+    WAITS_KEPT,
+    Account,
+    GroupState,
+    NameState,
+    OpenPlan,
+    OrderState,
+    PlanState,
+    Terms,
+    Waited,
+    name_subject,
+)
 
 
 def plan_revision(edit: Edit, body: plan.PlanRevision) -> None:
@@ -154,9 +165,12 @@ def _take_over(edit: Edit, body: plan.WorkOrderSpec, envelope: str) -> None:
         checkpoint_number=before.checkpoint_number,
         checkpoint=before.checkpoint,
         checkpoints=before.checkpoints,
+        waited=before.waited,
     )
 
 
+_NOTED = frozenset({"cancelled_by_request", "cancelled_after_effect"})
+"""Reasons of a move that may have a person's note."""
 _BY_OWN_RECORD = frozenset({"reserved", "active", "applied", "waiting"})
 """States that only a reservation, a descriptor, an application or a wait leads to."""
 
@@ -179,6 +193,11 @@ def work_order_moved(edit: Edit, body: plan.WorkOrderMoved) -> None:
     if order.state == "waiting":
         _require_end_of_wait(edit, order, body)
         changes["wait"] = None
+        if body.target == "ready" and order.wait is not None:
+            changes["waited"] = _waited(order, order.wait, _ENDS_OF_WAITS[body.reason])
+    if body.note:
+        edit.require(body.reason in _NOTED, f"{order.order} is {body.target} by no word of a person")
+        changes["note_seq"] = edit.fact.seq
     move_order(edit, order, body.target, body.reason, **changes)
 
 
@@ -195,6 +214,24 @@ def _require_end_of_wait(edit: Edit, order: OrderState, body: plan.WorkOrderMove
     ended = bool(wait.orders) and all(edit.need(name, OrderState).state in ENDED for name in wait.orders)
     holds = {"answered": answered, "children_ended": ended}.get(body.reason, False)
     edit.require(holds, f"what {order.order} waits for is not there")
+
+
+_ENDS_OF_WAITS = {"answered": "answer", "children_ended": "children", "time_passed": "time"}
+"""Why an order goes on -> what its wait ended by."""
+
+
+def _waited(order: OrderState, wait: plan.Wait, by: str) -> Waited:
+    """The wait that ends now, behind those that an attempt may still come to again; the oldest are forgotten."""
+    known = () if order.waited is None else order.waited.ended
+    if wait.asked is not None:
+        known = (*(each for each in known if each[0] != wait.asked), (wait.asked, by))[-WAITS_KEPT:]
+    return Waited(
+        by=by,
+        question=wait.question,
+        orders=wait.orders,
+        after_us=wait.until_us - order.moved_us if wait.until_us else 0,
+        ended=known,
+    )
 
 
 def dependency_observed(edit: Edit, body: plan.DependencyObserved) -> None:
@@ -229,7 +266,7 @@ def plan_cancel_requested(edit: Edit, body: plan.PlanCancelRequested) -> None:
         raise CorruptHistory(f"record {edit.fact.seq}: {body.plan} has a cancel already")
     if body.reason == "deadline_passed":
         edit.require_proof("plan_deadline", body.plan, known.version)
-    edit.change(body.plan, known, cancel=body.reason, cancel_position=-1, cancel_done=False)
+    edit.change(body.plan, known, cancel=body.reason, cancel_seq=edit.fact.seq, cancel_position=-1, cancel_done=False)
 
 
 def plan_cancel_advanced(edit: Edit, body: plan.PlanCancelAdvanced) -> None:

@@ -182,18 +182,21 @@ class WorkOrderMoved(Body, frozen=True):
     reason: str
     ready_us: Count = 0  # when it becomes `ready`: the logical time that its place in the queue counts from
     cause: str = ""  # subject or command that brought it about
+    note: Text = ""  # why, in the words of the person who cancelled it
 
 
 class Wait(Wire, frozen=True):
     """What a waiting order waits for: it goes on as soon as one of these holds.
 
     Its question is answered, all of `orders` (its own children) have ended, or `until_us` (logical) has passed.
+    `asked` says which of its program's waits it is: the same one, asked for again, is known by it.
     """
 
     question: str = ""
     prompt: Text = ""
     orders: tuple[str, ...] = ()
     until_us: Count = 0  # 0 for no time
+    asked: Digest | None = None
 
 
 @record_kind("work_order_waits", 1, "W13", "W5")

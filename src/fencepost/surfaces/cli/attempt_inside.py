@@ -93,13 +93,25 @@ def yield_(
     prompt: Annotated[str, Parameter(help="The question in words.")] = "",
     child: Annotated[list[str] | None, Parameter(help="Until all children that are named end.", negative="")] = None,
     after: Annotated[str | None, Parameter(help="Until so much time has passed, such as 1h30m.")] = None,
+    mark: Annotated[str, Parameter(help="Tells this wait from others in the same words.")] = "",
+    unless_over: Annotated[
+        bool, Parameter(help="Exit with 3, and say what ended it, if this wait is over.", negative="")
+    ] = False,
     cancel: Annotated[bool, Parameter(help="Take back what was said before.", negative="")] = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """End this attempt as waiting, if its program then exits with 0.
 
     The order goes on, by a new attempt, as soon as one of what is named holds."""
-    chosen = Namespace(question=question, prompt=prompt, child=child or [], after=after, cancel=cancel)
+    chosen = Namespace(
+        question=question,
+        prompt=prompt,
+        child=child or [],
+        after=after,
+        mark=mark,
+        unless_over=unless_over,
+        cancel=cancel,
+    )
     return perform("yield", chosen, as_json=options.json)
 
 

@@ -42,6 +42,8 @@ _DONE: Final = {
     **dict.fromkeys(("resume", "output"), "the file is written"),
 }
 """What is true of a command that has its receipt."""
+EXIT_OVER: Final = 3
+"""What `yield --unless-over` exits with where there is nothing left to wait for."""
 _STDIN: Final = ("-", "/dev/stdin")
 _SHARED: Final = ("--home", "--store", "--scope")
 
@@ -82,7 +84,7 @@ def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
             receipt = {name: value for name, value in reply.items() if name != "ok"}
             sys.stdout.write(json.dumps(receipt, sort_keys=True) + "\n")
         sys.stdout.flush()
-        return 0
+        return EXIT_OVER if verb == "yield" and reply is not None and reply.get("ended") else 0
     except _Usage as error:
         return _failed("usage", str(error), None, f"fencepost attempt {verb} --help", EXIT_USAGE, as_json)
     except Refused as refused:
@@ -180,6 +182,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--prompt", default="")
     one.add_argument("--child", action="append", default=[])
     one.add_argument("--after")
+    one.add_argument("--mark", default="")
+    one.add_argument("--unless-over", action="store_true")
     one.add_argument("--cancel", action="store_true")
     one = verb("answer")
     one.add_argument("question")
@@ -245,8 +249,8 @@ def _artifact(options: argparse.Namespace) -> dict[str, Any]:
 
 def _yield(options: argparse.Namespace) -> dict[str, Any]:
     fields: dict[str, Any] = {"cancel": True} if options.cancel else {}
-    for name, value in (("question", options.question), ("prompt", options.prompt), ("after", options.after)):
-        if value:
+    for name in ("question", "prompt", "after", "mark", "unless_over"):
+        if value := getattr(options, name):
             fields[name] = value
     if options.child:
         fields["children"] = options.child

@@ -60,6 +60,8 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(("result_seq", "application_seq"), "names a record"),
         **dict.fromkeys(("checkpoints",), "names what is resumed from"),
         **dict.fromkeys(("dependents",), "how many are told; one stands for all"),
+        **dict.fromkeys(("waited",), "is only told: whoever asks again, yields or does not"),
+        **dict.fromkeys(("note_seq",), "names a record"),
         **dict.fromkeys(("may_fail",), "counts towards the plan's outcome only"),
         **dict.fromkeys(("replaced_by",), "refuses a second replacement, and leads to nothing"),
         **dict.fromkeys(("effect_open", "effect_applied"), "nothing in the core sets it (writers.effect_writers)"),
@@ -91,6 +93,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(("plan", "name", "revision", "content", "record_seq", "recovery"), "names it"),
         **dict.fromkeys(("submitted_us", "ended_us"), "a time that is only shown"),
         **dict.fromkeys(("orders", "applied", "lost"), "counts of its orders"),
+        **dict.fromkeys(("cancel_seq",), "names a record"),
         **dict.fromkeys(("cancel_position",), "says where a cancel goes on"),
     },
     ClockState: {

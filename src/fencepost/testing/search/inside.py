@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from fencepost.core import commands as c
+from fencepost.core.ids import sha256_of
 from fencepost.core.records.common import ArtifactRef
 from fencepost.core.state import AttemptState, OrderState
 from fencepost.testing.search.place import Place
@@ -19,10 +20,11 @@ from fencepost.testing.search.worlds import DIGEST, UNIT_US
 QUESTION = "colour"
 WAIT_US = 2 * UNIT_US
 _FILE = ArtifactRef(path="kept.txt", digest=DIGEST, bytes=1, mode=0o644)
+_ASKED = tuple(sha256_of(word) for word in (b"time", b"question or time"))
 WAITS: dict[str, tuple[str, c.WaitDraft]] = {
     "question": ("an answer", c.WaitDraft(question=QUESTION)),
-    "time": ("a time", c.WaitDraft(after_us=WAIT_US)),
-    "question_or_time": ("an answer or a time", c.WaitDraft(question=QUESTION, after_us=WAIT_US)),
+    "time": ("a time", c.WaitDraft(after_us=WAIT_US, asked=_ASKED[0])),
+    "question_or_time": ("an answer or a time", c.WaitDraft(question=QUESTION, after_us=WAIT_US, asked=_ASKED[1])),
 }
 """What `World.waits` names, beside "children" and "children_or_question": every child that the order has by then."""
 

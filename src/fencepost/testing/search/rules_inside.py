@@ -58,7 +58,10 @@ def of_outcome(before: Place, command: Any, decided: Decided) -> str:
 
     if isinstance(command, c.AnswerOrder | c.EndWait):
         order: OrderState = behind(command.order)
-        return "" if order.state == "ready" and order.wait is None else f"a wait ended and the order is {order.state}"
+        if order.state != "ready" or order.wait is not None:
+            return f"a wait ended and the order is {order.state}"
+        by = "time" if isinstance(command, c.EndWait) else "answer"
+        return _over(before.values[command.order], order, by)
     if isinstance(command, c.ReportYielded):
         return _yielded(before, command, behind(command.attempt), behind)
     if isinstance(command, c.SaveCheckpoint):
@@ -74,6 +77,17 @@ def of_outcome(before: Place, command: Any, decided: Decided) -> str:
     if isinstance(command, c.SubmitChild):
         return _child(before, command, behind)
     return ""
+
+
+def _over(was: OrderState, order: OrderState, by: str) -> str:
+    """What an order knows of the wait that it goes on from: by what it ended, and which of its waits it was."""
+    asked = was.wait.asked if was.wait is not None else None
+    waited = order.waited
+    if waited is None or waited.by != by or (asked is not None and waited.ended_by(asked) != by):
+        return f"a wait ended by {by}, and what is known of it is {waited}"
+    earlier = () if was.waited is None else was.waited.ended
+    lost = [each for each in earlier if each[0] != asked and each not in waited.ended]
+    return f"how earlier waits ended is forgotten: {lost}" if lost else ""
 
 
 def _replaced(before: Place, command: c.RetryOrder, decided: Decided, behind: Any) -> str:
@@ -104,7 +118,12 @@ def _yielded(before: Place, command: c.ReportYielded, attempt: AttemptState, beh
     )
     spent = _is_spent(order, behind) and not wait.question
     wanted = "budget_exhausted" if spent else "ready" if there else "waiting"
-    return "" if order.state == wanted else f"an attempt yielded and its order is {order.state}, not {wanted}"
+    if order.state != wanted:
+        return f"an attempt yielded and its order is {order.state}, not {wanted}"
+    if wanted != "ready":
+        return ""
+    ended = "answer" if wait.question in was.answers else "children"
+    return "" if order.waited is not None and order.waited.by == ended else f"a wait was over, and not by {ended}"
 
 
 def _is_spent(order: OrderState, behind: Any) -> bool:

@@ -98,7 +98,7 @@ class Wants:
             case "cancel_plan":
                 return CancelPlan(plan=plan.newest)
             case "cancel_order":
-                return CancelOrder(order=order.order)
+                return CancelOrder(order=order.order, note="no more of it" if action.order % 2 else "")
             case "retry":
                 order = next(filter(_left_something, orders), order)
                 anew = action.order % 4 == 3

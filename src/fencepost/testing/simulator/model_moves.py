@@ -98,13 +98,15 @@ def _count_end(world: World, plan: Plan) -> list[str]:
     return [plan.plan, f"name:{plan.name}"]
 
 
-def move(world: World, order: Order, target: str, reason: str, cause: str = "") -> None:
+def move(world: World, order: Order, target: str, reason: str, cause: str = "", note: str = "") -> None:
     """Predict that an order moves."""
     body: dict[str, Any] = {"origin": order.state, "target": target, "reason": reason}
     if target == "ready" and world.now_us:
         body["ready_us"] = world.now_us
     if cause:
         body["cause"] = cause
+    if note:
+        body["note"] = note
     touched = enter(world, order, target, reason)
     world.expect("work_order_moved", order.order, body, *touched)
 
@@ -205,8 +207,9 @@ def children_ended(world: World, parent: Order) -> bool:
     return bool(names) and all(world.orders[name].state in ENDED for name in names)
 
 
-def cancel(world: World, order: Order, reason: str, cause: str) -> None:
-    """A cancel revokes the fence and ends the order at once; what was used is settled when it is known."""
+def cancel(world: World, order: Order, reason: str, cause: str, note: str = "") -> None:
+    """A cancel revokes the fence and ends the order at once; what was used is settled when it is known. A person's note
+    stands with the end alone."""
     attempt = world.attempts.get(order.attempt)
     if attempt is not None and order.state == "reserved":
         move_attempt(world, attempt, "cancelled_no_effect", reason=reason)
@@ -219,7 +222,7 @@ def cancel(world: World, order: Order, reason: str, cause: str) -> None:
         target = "rejected_conflict" if order.state == "conflict" else "rejected_stale"
         move_attempt(world, attempt, target, reason=reason)
         settle_from_result(world, attempt, attempt.facts)
-    move(world, order, "cancelled", reason, cause if cause != reason else "")
+    move(world, order, "cancelled", reason, cause if cause != reason else "", note)
 
 
 def tell(world: World, first: Order) -> None:

@@ -16,7 +16,7 @@ def cancel_order(world: World, command: Mapping[str, Any]) -> Outcome:
         return Refused("not_found")
     if order.state in ENDED:
         return Refused("order_ended")
-    cancel(world, order, "cancelled_by_request", "cancelled_by_request")
+    cancel(world, order, "cancelled_by_request", "cancelled_by_request", command.get("note", ""))
     tell(world, order)
     return {"order": order.order, "state": order.state, "reason": order.reason}
 

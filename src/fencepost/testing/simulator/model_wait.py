@@ -42,7 +42,7 @@ def report_yielded(world: World, command: Mapping[str, Any]) -> Outcome:
     if spent_out(world, order, least) and not draft.get("question"):
         end(world, order, "budget_exhausted", "budget_exhausted", attempt.attempt)
         return {"order": order.order, "state": "budget_exhausted"}
-    wait = {key: draft[key] for key in ("question", "prompt", "orders") if draft.get(key)}
+    wait = {key: draft[key] for key in ("question", "prompt", "orders", "asked") if draft.get(key)}
     if draft.get("after_us"):
         wait["until_us"] = world.now_us + draft["after_us"]
     reason = _reason(wait)

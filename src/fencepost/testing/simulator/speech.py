@@ -102,6 +102,7 @@ class Said:
         ] = {}  # full name of a receipt -> amounts that its provider gave, and what is unknown
         self.charged: set[str] = set()  # receipts of which a program was told that they are booked
         self.yields: dict[str, int] = {}
+        self._over: dict[str, str] = {}  # a wait of an order, as it was asked for -> by what it was over
         self.waits: set[str] = set()  # attempts that were told that they wait once they have ended well
 
     def saved(self, order: str, kind: str, reply: Reply, payload: bytes) -> None:
@@ -131,6 +132,13 @@ class Said:
         for (subject, question), value in self._answers.items():
             if subject == order and reply["answers"].get(question) != value:
                 self._report(f"the answer to {question} of {order} is not there any more")
+
+    def over(self, order: str, fields: Reply, reply: Reply) -> None:
+        """A program was told that its wait is over. Only what nobody has waited for may end by something else later."""
+        wait = json.dumps([order, fields, reply["saved"]], sort_keys=True)
+        before = self._over.setdefault(wait, reply["ended"])
+        if before != reply["ended"] and "time" in (before, reply["ended"]):
+            self._report(f"a wait of {order} was over by {before}, and is over by {reply['ended']} now")
 
     def resumed(self, order: str, kind: str, reply: Reply, payload: bytes | None) -> None:
         number, _, saved = self._saved.get((order, kind), (0, "", b""))
@@ -417,8 +425,15 @@ class Speaker:
             fields["children"] = children
         if not fields or self._chance.random() < 0.3:
             fields["after_us"] = int(self._chance.random() * 10_000_000) + 1
+        own = Random(f"wait {self._tree.job.attempt}")  # its own, so that it changes no other turn
+        if own.random() < 0.5:
+            fields |= {"after_us": own.choice((500_000, 2_000_000)), "mark": own.choice(("", "1")), "unless_over": True}
 
         def told(answer: Reply, _: bytes | None) -> None:
+            if answer["ok"] and not answer["yielding"]:
+                self._said.over(self._order, fields, answer)
+                self._end()
+                return
             if answer["ok"]:
                 self._said.waits.add(self._tree.job.attempt)
                 self._said.yields[self._order] = self._said.yields.get(self._order, 0) + 1
