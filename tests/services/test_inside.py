@@ -540,7 +540,7 @@ def test_w5_while_the_store_is_away_a_program_is_told_and_nothing_has_happened(
     world: World, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, attempt = begin(world, speaker)
-    monkeypatch.setattr("fencepost.services.sink.PATIENCE_US", 0)
+    monkeypatch.setattr("fencepost.services.desk.PATIENCE_US", 0)
     (speaker.workspace / "a.txt").write_text("a")
     world.trouble.before_commit = raising(StorageUnavailable("simulated: the store is away"), times=1_000)
     for call in (

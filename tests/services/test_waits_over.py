@@ -107,14 +107,17 @@ def test_lifecycle_9_a_callable_that_skips_its_waits_waits_for_the_next_one(worl
 
 def test_lifecycle_9_each_attempt_is_told_the_same(world: World) -> None:
     """What ended a wait is what is told, though the other holds as well by now."""
-    body = """
-    attempt.child("kid", ["sleep", "1"])
+    go = world.folder / "go"
+    body = f"""
+    attempt.child("kid", ["sh", "-c", "while [ ! -e {go} ]; do sleep 0.05; done"])
     print(attempt.wait(children=["kid"], after="50ms"))
     print(attempt.wait(children=["kid"], after="1h"))
     print(attempt.wait(children=["kid"]), attempt.wait(children=["kid"], after="50ms"))
 """
     plan = world.submit(replace(callable_draft(world, HEAD + body), ceilings=PATIENT))
     world.worker(jobs=2)
+    world.until(lambda: yields(world, plan) == 2)
+    go.touch()
     assert ended(world, plan, body) == ["time", "children", "children children"]
     assert yields(world, plan) == 2
 
