@@ -1,4 +1,4 @@
-"""Outputs whose check against a schema would never end: it is bounded in time and memory, and holds up nobody (W7)."""
+"""Outputs that would take for ever to look at: their checks are bounded in time and memory, and hold up nobody (W7)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from fencepost.adapters.artifacts import schema_checks as checks_module
 from fencepost.adapters.artifacts.schema_checks import schema_checks
+from fencepost.core import matching
 from fencepost.core.records.plan import Acceptance
+from fencepost.services import results
 from tests.services.world import World, draft
 
 INNOCENT = b'{"type":"string","pattern":"^([a-z]+[ ]?)+$"}'
@@ -152,3 +155,34 @@ def test_the_process_of_a_check_inherits_nothing(tmp_path: Path, monkeypatch: py
     with schema_checks(bool) as problems_of:
         assert "exit code 0" in str(problems_of(b"3", b"{}"))
     assert "secret" not in seen.read_text()
+
+
+@pytest.mark.parametrize("ended_by", ["drain", "time"])
+def test_case_40_looking_through_a_workspace_has_an_end(
+    world: World, ended_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many files at the end of deep paths, and patterns that are compared everywhere on the way."""
+    slow = matching.matches_any
+
+    def slower(texts: Iterable[str], path: str) -> bool:
+        time.sleep(0.01)
+        return slow(texts, path)
+
+    monkeypatch.setattr(results, "matches_any", slower)
+    if ended_by == "time":
+        monkeypatch.setattr(results, "COLLECT_US_MAX", 500_000)
+    script = world.say("a", "i=0; while [ $i -lt 3000 ]; do : > f$i; i=$((i+1)); done")
+    plan = world.submit(draft("a", *script, outputs=("*.json",)))
+    worker = world.worker(jobs=1)
+    world.until_ran("a")
+    world.until(lambda: not world.processes(), 20)
+    if ended_by == "drain":
+        began = time.monotonic()
+        worker.stop()
+        assert time.monotonic() - began < 12
+        assert (world.order(plan, "a").state, world.order(plan, "a").reason) == ("ready", "drained")
+    else:
+        world.until_ended(plan, 20)
+        assert world.order(plan, "a").reason == "outputs_refused"
+        assert "look through it" in world.facts(plan, "a").message
+    world.check()

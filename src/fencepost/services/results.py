@@ -14,12 +14,14 @@ from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.checks import Check
 from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import Ended, LogUnreadable
-from fencepost.ports.workspace import Output, OutputProblem, Workspace
+from fencepost.ports.workspace import Collected, Output, OutputProblem, Workspace
 from fencepost.services.means import Means
 from fencepost.services.outcomes import Outcome
 
 SCHEMA_BYTES_MAX = 16 * 2**20  # of a schema, and of a document that is checked against one
 PROBLEMS_SHOWN_MAX = 5
+COLLECT_US_MAX = 600_000_000
+LOOK_FILES = 64  # between looks at the clock
 HIDDEN = "*" * 64
 """What stands where somebody has written the token of an attempt."""
 
@@ -169,9 +171,14 @@ def facts_of(
     `told` is what a callable's own process said came of it, `token` what no word and no name of it is to hold.
     """
     classification = spec.classification
-    collected = means.workspaces.collect(
-        space, lambda path: matches_any(spec.outputs, path), classification=classification
-    )
+    try:
+        collected = means.workspaces.collect(space, _declared(means, spec, must_stop), classification=classification)
+    except _Stopped:
+        return None
+    except _TooSlow:
+        message = f"its workspace holds so much that {COLLECT_US_MAX // 1_000_000}s did not do to look through it"
+        problem = OutputProblem(code="too_many", path="", message=message)
+        collected = Collected(outputs=(), problems=(problem,))
     outputs = [output for output in collected.outputs if not (token and token in output.path)]
     failure, code, message = _failure(spec, ended, collected.problems, told)
     if not failure and told is not None:
@@ -204,6 +211,33 @@ def facts_of(
         tree_empty=ended.tree_empty,
         completed_us=reading.utc_us,
     )
+
+
+class _Stopped(Exception):
+    """The worker does not want to know any more what an attempt has left."""
+
+
+class _TooSlow(Exception):
+    """What an attempt has left takes too long to look through."""
+
+
+def _declared(means: Means, spec: WorkOrderSpec, must_stop: Callable[[], bool]) -> Callable[[str], bool]:
+    """Whether a path is an output. Files and patterns can be so many, and paths so deep, that asking takes hours: it is
+    asked for no longer than `COLLECT_US_MAX`, and no longer than anybody wants to know. Raises _Stopped, _TooSlow."""
+    until_us = means.reading().tick_us + COLLECT_US_MAX
+    asked = 0
+
+    def is_declared(path: str) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked % LOOK_FILES == 0:
+            if must_stop():
+                raise _Stopped
+            if means.reading().tick_us > until_us:
+                raise _TooSlow
+        return matches_any(spec.outputs, path)
+
+    return is_declared
 
 
 def _missing(files: Sequence[str], outputs: Sequence[Output]) -> tuple[FailureClass | None, str, str]:
