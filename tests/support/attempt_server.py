@@ -101,8 +101,9 @@ class AttemptServer:
 
     def _checkpoint(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         self.payloads.append((request["kind"], payload))
-        self.by_digest[f"sha256:{hashlib.sha256(payload).hexdigest()}"] = payload
-        return {"number": len(self.payloads)}, b""
+        digest = f"sha256:{hashlib.sha256(payload).hexdigest()}"
+        self.by_digest[digest] = payload
+        return {"number": len(self.payloads), "digest": digest}, b""
 
     def _resume(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         if "digest" in request:
@@ -121,7 +122,7 @@ class AttemptServer:
 
     def _yield(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         self.waits = request
-        return {}, b""
+        return {"yielding": True}, b""
 
 
 @contextmanager
