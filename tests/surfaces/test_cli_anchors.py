@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.surfaces.cli_run_world import ONE, Repo, make_repo
+from fencepost.app import App
+from fencepost.core.limits import FIRST_VALUES
+from fencepost.surfaces.cli.anchors import anchor_finding
+from tests.surfaces.cli_run_world import ONE, WAIT_S, Repo, ended, interrupt, make_repo
 
 PLAN = """
 objective = "one"
@@ -189,7 +195,74 @@ def test_what_is_signed_beside_an_attempt_that_may_not_write_stays_when_its_fold
     assert repo.call("run", "outer.toml").returncode == 7
     assert "inside_attempt" in repo.call("order", "log", "only").stdout
     home = repo.folder / ".fencepost"
-    left = Path((home / "anchored").read_text().strip())
+    left = Path((home / "anchored").read_text().splitlines()[0])
     assert not left.is_relative_to(home / "work")
     assert list(left.glob("*.ndjson")) or left.is_dir()
     assert found(repo, "store")["level"] == "ok"
+
+
+def alarms(repo: Repo, *scope: str) -> list[bool]:
+    """Whether doctor and verify warn of lost anchors."""
+    items = json.loads(repo.call("doctor", "--json", *scope).stdout)["items"]
+    store = next(item for item in items if item["check"] == "store")
+    verified = json.loads(repo.call("journal", "verify", "--json", *scope).stdout)
+    return [store["level"] != "ok", verified["warning"] is not None]
+
+
+def test_a_scope_that_was_never_signed_is_no_alarm(repo: Repo) -> None:
+    """An alarm that people learn to ignore is worse than none."""
+    for _ in range(2):
+        assert "anchors:" not in repo.call("run", "plan.toml", "--again", "--scope", "two").stdout
+    assert repo.call("init", "--scope", "three").returncode == 0
+    shutil.rmtree(repo.user / ".local")
+    assert "anchors:" not in repo.call("run", "plan.toml", "--scope", "four").stdout
+    told = repo.call("run", "plan.toml", "--again", "--scope", "two").stdout
+    assert "none of this store is left" in told, "this one was signed"
+    assert (repo.folder / ".fencepost/anchored").read_text().splitlines()[1:] == ["default", "two", "three", "four"]
+
+
+def test_a_store_at_work_for_the_first_time_is_no_alarm(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repo.write(
+        "plan.toml", PLAN.replace("echo hello > out.txt", "touch $FENCEPOST_REPO/began; sleep 60; touch out.txt")
+    )
+    running = repo.start("run", "plan.toml")
+    until = time.monotonic() + WAIT_S
+    while not (repo.folder / "began").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert alarms(repo) == [False, False]
+    assert "not signed yet" in repo.call("journal", "verify").stdout
+    interrupt(running, signal.SIGINT)
+    ended(running)
+    assert "1 signed anchor" in repo.call("journal", "verify").stdout
+
+
+@pytest.mark.parametrize("word", ["whole", "older", "removed"])
+def test_lost_anchors_are_an_alarm_whatever_is_left_of_the_homes_word(repo: Repo, word: str) -> None:
+    mark = repo.folder / ".fencepost/anchored"
+    checkpoints = next((repo.user / ".local").rglob("checkpoints.ndjson"))
+    checkpoints.unlink()
+    if word == "older":
+        mark.write_text(mark.read_text().splitlines()[0] + "\n")
+    elif word == "removed":
+        mark.unlink()
+    assert alarms(repo) == [True, True]
+    assert "anchors: none of this store is left" in again(repo)
+    assert alarms(repo) == [False, False]
+    assert mark.read_text().splitlines()[1:] == ["default"]
+
+
+def test_a_long_journal_without_an_anchor_is_an_alarm_whatever_is_written_down(
+    repo: Repo,
+) -> None:
+    shutil.rmtree(repo.user / ".local")
+    (repo.folder / ".fencepost/anchored").unlink()
+    assert alarms(repo) == [False, False]
+    limits = msgspec.structs.replace(FIRST_VALUES, checkpoint_interval_records=10)
+    app = App(repo.folder / ".fencepost", scope="default", environment={"HOME": str(repo.user)}, limits=limits)
+    try:
+        found = anchor_finding(app)
+    finally:
+        app.close()
+    assert found is not None and "nothing vouches" in found.message

@@ -28,6 +28,7 @@ from fencepost.core.commands import ObserveClock, Reading
 from fencepost.surfaces.cli import frame
 from fencepost.surfaces.cli.doctor.findings import FAULTS, SEVERITY, WELL
 from tests.surfaces.cli_run_world import CLI, ONE, WAIT_S, Repo, git, make_repo
+from tests.surfaces.rights import can_mount, unshared, without_rights
 
 Items = list[dict[str, Any]]
 
@@ -100,26 +101,6 @@ def checked(code: int, document: dict[str, Any]) -> Items:
 
 def codes(items: Items) -> list[str]:
     return [item["code"] for item in items if item["code"] != WELL]
-
-
-def unshared() -> tuple[str, ...]:
-    return ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
-
-
-def can_mount() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    script = "mount -t tmpfs -o size=64k tmpfs /mnt"
-    return subprocess.run([*unshared(), "sh", "-c", script], capture_output=True, check=False).returncode == 0
-
-
-def without_rights() -> tuple[str, ...]:
-    """Before a command: takes away what lets the superuser pass over the rights of files."""
-    if os.geteuid() != 0:
-        return ()
-    if shutil.which("setpriv") is None:
-        pytest.skip("needs setpriv to give up the superuser's rights")
-    return ("setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all")
 
 
 @pytest.fixture
@@ -543,6 +524,18 @@ def command_missing(patient: Patient) -> Items:
     return patient.doctor("plan.toml")
 
 
+def verifier_missing(patient: Patient) -> Items:
+    patient.repo.write("plan.toml", ONE + 'accept = { verify = ["no-such-verifier"] }\n')
+    return patient.doctor("plan.toml")
+
+
+def attempts_few_at_once(patient: Patient) -> Items:
+    three = "".join(f'[[work]]\nname = "{name}"\nrun = ["true"]\n' for name in "abc")
+    patient.repo.write("plan.toml", f'[budget]\nattempts = 9\ntime = "15m"\n{three}')
+    patient.variables.setenv("FENCEPOST_JOBS", "3")
+    return patient.doctor("plan.toml")
+
+
 def command_not_executable(patient: Patient) -> Items:
     patient.repo.write("tool.sh", "#!/bin/sh\n")
     patient.repo.write("plan.toml", ONE.replace('"true"', '"./tool.sh"'))
@@ -574,6 +567,8 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             plan_invalid,
             command_missing,
             command_not_executable,
+            verifier_missing,
+            attempts_few_at_once,
         ),
         *(
             variable_not_set,

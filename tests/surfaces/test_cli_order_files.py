@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,30 @@ def test_a_folder_that_cannot_be_made_is_a_wrong_word(cli: Cli, tmp_path: Path, 
 def test_files_of_an_order_that_failed_name_the_step_that_has_them(cli: Cli) -> None:
     answer = cli("order", "files", "left", "--json")
     assert answer.error["next"] == "fencepost order files nightly/left --attempt 1 has what its last attempt left"
+
+
+@pytest.mark.parametrize("words", [("journal", "export", "FILE"), ("order", "graph", "--svg", "FILE")])
+def test_a_file_that_is_there_is_replaced_by_nothing_but_force(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precious = tmp_path / "notes.txt"
+    precious.write_text("precious")
+    link = tmp_path / "link"
+    link.symlink_to(precious)
+    for path in (precious, link):
+        named = [str(path) if word == "FILE" else word for word in words]
+        answer = cli(*named, "--json")
+        assert (answer.code, answer.error["code"]) == (5, "file_exists")
+        assert "--force" in answer.error["next"] and precious.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["link", "notes.txt"]
+    assert cli(*named, "--force").code == 0
+    assert link.is_symlink() and precious.read_text() != "precious"
+    fresh = tmp_path / "fresh"
+    named = [str(fresh) if word == "FILE" else word for word in words]
+    with monkeypatch.context() as patched:  # another program is quicker, after the first look
+        patched.setattr(os, "fsync", lambda _: fresh.write_text("of another"))
+        assert cli(*named, "--json").error["code"] == "file_exists"
+    assert fresh.read_text() == "of another"
+    fresh.unlink()
+    assert cli(*named).code == 0 and fresh.is_file()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["fresh", "link", "notes.txt"]

@@ -541,9 +541,10 @@ def test_two_homes_of_one_store_are_named_and_a_moved_one_is_not(tmp_path: Path)
     first.mkdir()
     second.mkdir()
     ledgers = [FileLedger(places, KEYRING, home=home) for home in (first, second)]
-    assert not ledgers[0].has_signed()
+    scope = checkpoint(1).scope
+    assert not ledgers[0].has_signed(scope)
     ledgers[0].append(checkpoint(1))
-    assert ledgers[0].has_signed() and not ledgers[1].has_signed()
+    assert ledgers[0].has_signed(scope) and not ledgers[1].has_signed(scope)
     assert ledgers[0].other_homes() == ledgers[1].other_homes()[1:] == ()
     assert ledgers[1].other_homes() == (first,)
     ledgers[1].append(checkpoint(2))

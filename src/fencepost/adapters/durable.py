@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fencepost.ports.errors import StorageError, StorageFull, StorageUnavailable
+from fencepost.ports.errors import StorageError, StorageFull, StorageReadOnly, StorageUnavailable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -19,6 +19,8 @@ def storage_error(error: OSError, path: Path) -> StorageError:
     message = f"{path}: {error.strerror or error}"
     if error.errno in _FULL:
         return StorageFull(message, next_step="free space and run again")
+    if error.errno == errno.EROFS:
+        return StorageReadOnly(message)
     return StorageUnavailable(message)
 
 

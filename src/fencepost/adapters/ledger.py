@@ -6,8 +6,8 @@ the home. Appends go to the first place that can be written; reads take both, si
 change.
 
 `homes` beside it names the homes that have signed here: two that stand are copies of one store, each of which makes
-the other's chain look wrong. `anchored` in the home says that checkpoints were left, and where: if none is found then,
-they were lost.
+the other's chain look wrong. `anchored` in the home says that checkpoints were left, where, and for which scopes, one
+a line: if none is found then, they were lost. A scope that stands in none of these has not been signed yet.
 
 Growth is bounded. When the file has doubled since it was last thinned out (and passes 2 MiB), each chain
 (scope, stream, epoch) keeps its first checkpoint, its last 1,000, and of the older ones the oldest in each
@@ -96,6 +96,10 @@ class FileLedger:
                 )
             return self._chosen
 
+    def named(self) -> Path:
+        """The place as it is told to people: where checkpoints are, else the first one. Makes nothing."""
+        return next((place for place in self._places if (place / _FILE).is_file()), self._places[0])
+
     def append(self, checkpoint: Checkpoint) -> None:
         line = seal(
             checkpoint,
@@ -107,8 +111,7 @@ class FileLedger:
             bytes_now = _append_line(place / _FILE, line + b"\n")
             if self._home is not None:
                 _note_home(place / _HOMES, self._home)
-                if not (self._home / _MARK).is_file():
-                    place_file(self._home / _MARK, os.fsencode(place) + b"\n")
+                self._mark(self._home / _MARK, place, checkpoint.scope)
             if bytes_now > max(self._thinning_bytes_min, 2 * _thinned_bytes(lock)):
                 self._thin(place / _FILE, lock)
 
@@ -127,9 +130,29 @@ class FileLedger:
             if scope in (None, entry.checkpoint.scope) and stream in (None, entry.checkpoint.stream)
         )
 
-    def has_signed(self) -> bool:
-        """Whether this home, or the one that it is a copy of, has ever left a checkpoint anywhere."""
-        return self._home is not None and (self._home / _MARK).is_file()
+    def has_signed(self, scope: str) -> bool:
+        """Whether this home, or the one that it is a copy of, has ever left a checkpoint of this scope anywhere.
+
+        Where the home does not say for which scopes (an older version wrote that down, or it was taken away from a
+        home that is known to have signed), every scope counts as signed: what was lost is told rather once too often.
+        """
+        if self._home is None:
+            return False
+        marked = _marked(self._home / _MARK)
+        if len(marked) > 1:
+            return scope.encode() in marked[1:]
+        own = _place_of(_line_of_home(self._home))
+        return bool(marked) or any(_place_of(line) == own for line in self._known_homes())
+
+    def _mark(self, path: Path, place: Path, scope: str) -> None:
+        """Write down that a scope has been signed for. Only under the lock."""
+        marked = _marked(path)
+        if scope.encode() in marked[1:]:
+            return
+        known = [*marked[1:], scope.encode()]
+        if len(marked) <= 1:  # none yet, or an older version's: what the checkpoints say of other scopes comes along
+            known = sorted({entry.scope.encode() for entry in self.all()} | {scope.encode()})
+        place_file(path, b"\n".join([marked[0] if marked else os.fsencode(place), *known]) + b"\n")
 
     def other_homes(self) -> tuple[Path, ...]:
         """Homes other than this one that have signed into this ledger and still stand: copies of one store. One home
@@ -211,6 +234,11 @@ def _line_of_home(home: Path) -> bytes:
     """`<device>:<inode> <path>`: a home that was moved has another line, and its old one means nothing any more."""
     status = os.stat(home)
     return f"{status.st_dev}:{status.st_ino} ".encode() + os.fsencode(os.path.abspath(home))
+
+
+def _marked(path: Path) -> list[bytes]:
+    """The lines of a home's mark: where it first signed, then the scopes; nothing where there is none."""
+    return _homes(path)
 
 
 def _place_of(line: bytes) -> bytes:

@@ -488,6 +488,18 @@ _REFUSALS = (
         "fencepost doctor",
         transient=True,
     ),
+    _refusal(
+        "storage_read_only",
+        1,
+        "The store can be read and not written: {problem}.",
+        "mount it for writing, or name another home with --home; whatever only reads works as it is",
+    ),
+    _refusal(
+        "storage_log_unread",
+        1,
+        "The newest records cannot be read where nothing may be written: {problem}.",
+        "copy the home to a folder that can be written, and read the copy with --home",
+    ),
     _refusal("storage_mismatch", 1, "The store was written by another version: {problem}.", "use that version"),
     _refusal("journal_integrity", 8, "The journal is not what was written: {problem}.", "fencepost journal verify"),
     _refusal("corrupt_history", 8, "The journal holds an impossible record: {problem}.", "fencepost journal verify"),

@@ -80,7 +80,7 @@ _FILES: Rows = (
     ("covers_pinned", 7, "An output has replaced a pinned input.", "write outputs beside the inputs"),
     ("not_regular", 2, "The path is not a regular file.", "name a regular file"),
     ("unwritable", 2, "The path cannot be written.", "name a path that can be written"),
-    ("file_exists", 5, "A file that differs is there already; it is not replaced.", "name another folder"),
+    ("file_exists", 5, "A file is there already; it is not replaced.", "name another place"),
     ("no_file", 2, "There is no such file.", "name an existing file"),
     ("bad_path_name", 2, "A path's name cannot be kept as text.", "rename the file"),
     ("too_many", 2, "There are more files than the bound allows.", "narrow the patterns"),

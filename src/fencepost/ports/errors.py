@@ -4,6 +4,8 @@
     ├── StorageError               the store or a disk below it (the machine's fault)
     │   ├── StorageFull            no space, quota or file size left: free space and run again
     │   ├── StorageUnavailable     cannot be opened, is locked for too long, or the connection is gone
+    │   │   ├── StorageReadOnly    can be read, and nothing can be written: the file system is mounted read-only
+    │   │   └── StorageLogUnread   its newest records cannot be read where nothing may be written
     │   └── StorageMismatch        written by another layout, format or fold than this program knows
     ├── IntegrityError             bytes are not what was written: the chain, a digest or a signature
     ├── ContentTooLarge            a bound of `core.limits` is passed (the caller's fault)
@@ -43,6 +45,18 @@ class StorageUnavailable(StorageError):
     """The store cannot be opened, is held by another for too long, or the connection is gone."""
 
     code = "storage_unavailable"
+
+
+class StorageReadOnly(StorageUnavailable):
+    """The file system is mounted read-only. What is there can be read."""
+
+    code = "storage_read_only"
+
+
+class StorageLogUnread(StorageUnavailable):
+    """The newest records stand in a log beside the store, which cannot be read without making a file beside it."""
+
+    code = "storage_log_unread"
 
 
 class StorageMismatch(StorageError):

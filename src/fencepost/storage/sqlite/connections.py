@@ -1,4 +1,9 @@
-"""Opening and creating the file: what every connection is set to, and what is checked before it is used."""
+"""Opening and creating the file: what every connection is set to, and what is checked before it is used.
+
+SQLite reads a store with a log through an index beside it, which it makes where it is missing. Where nothing may be
+written and the log is missing or empty, everything is in the file: it is then read without index, log and locks
+(`immutable`), and `Stamp` tells whether somebody who may write has changed it meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,12 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
 import apsw
 
-from fencepost.ports.errors import StorageMismatch, StorageUnavailable
+from fencepost.ports.errors import StorageLogUnread, StorageMismatch, StorageUnavailable
 from fencepost.ports.journal import StoreInfo
 from fencepost.storage.sqlite.errors import map_error, map_os_error
 from fencepost.storage.sqlite.queries import QUERIES, SCHEMA
@@ -26,10 +33,63 @@ _CHECKPOINT_PAGES = 1_000  # larger ones make the slowest commits slower, smalle
 _LOG_BYTES_MAX = 64 * 1024 * 1024  # what an emptied log keeps on disk
 
 
-def connect(path: str, *, writes: bool = False) -> apsw.Connection:
+class Stamp(NamedTuple):
+    """What a file that is read without locks looked like: it is another one as soon as somebody writes."""
+
+    inode: int
+    bytes: int
+    modified_ns: int
+    log_bytes: int
+
+    @classmethod
+    def of(cls, path: str) -> Stamp:
+        """Raises StorageUnavailable where there is no such file."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise map_os_error(error, path) from error
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns, _bytes_of(f"{path}-wal"))
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise map_os_error(error, path) from error
+
+
+def connect_reader(path: str) -> tuple[apsw.Connection, Stamp | None]:
+    """A connection that only reads, with the file's stamp where it is read without locks.
+
+    Raises StorageUnavailable, StorageLogUnread.
+    """
+    try:
+        return connect(path), None
+    except StorageUnavailable as error:
+        is_closed = isinstance(error.__cause__, apsw.CantOpenError | apsw.ReadOnlyError) and not os.access(
+            os.path.dirname(path), os.W_OK
+        )
+        if not is_closed or not os.path.isfile(path):
+            raise
+        return _connect_frozen(path)
+
+
+def _connect_frozen(path: str) -> tuple[apsw.Connection, Stamp]:
+    stamp = Stamp.of(path)
+    if stamp.log_bytes:
+        raise StorageLogUnread(
+            f"{path}-wal holds {stamp.log_bytes} bytes of records, and its index cannot be made beside it"
+        )
+    name = f"file:{quote(os.path.abspath(path))}?immutable=1"
+    return connect(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI), stamp
+
+
+def connect(path: str, *, writes: bool = False, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
     """Return a connection to an existing file. Raises StorageUnavailable when there is none."""
     try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = apsw.Connection(path, flags=flags)
     except apsw.Error as error:
         raise map_error(error, path) from error
     try:
@@ -44,6 +104,7 @@ def connect(path: str, *, writes: bool = False) -> apsw.Connection:
             connection.pragma("journal_size_limit", _LOG_BYTES_MAX)
         else:
             connection.pragma("query_only", True)
+            connection.execute("PRAGMA schema_version").fetchall()  # opens the log and its index, if nothing has yet
     except apsw.Error as error:
         mapped = map_error(error, path, connection)
         connection.close(True)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import apsw
 
-from fencepost.ports.errors import StorageError, StorageUnavailable
+from fencepost.ports.errors import IntegrityError, StorageError, StorageUnavailable
 from fencepost.ports.journal import Reads, StoreInfo, Stream, Transaction
-from fencepost.storage.sqlite.connections import connect, read_info
+from fencepost.storage.sqlite.connections import Stamp, connect, connect_reader, read_info
 from fencepost.storage.sqlite.errors import map_error
 from fencepost.storage.sqlite.reads import SqliteReads
 from fencepost.storage.sqlite.transaction import SqliteTransaction
@@ -49,7 +49,8 @@ class SqliteJournal:
         self._readers_open = 0
         self._watcher_lock = threading.Lock()
         self._watcher: apsw.Connection | None = None
-        reader = connect(self._path)
+        self._stamp: Stamp | None = None  # of a file that is read without locks
+        reader = self._connect_reader()
         try:
             self._info = read_info(reader, self._path)
         except BaseException:
@@ -64,7 +65,7 @@ class SqliteJournal:
             raise StorageUnavailable(
                 f"{self._path} was removed or replaced while it was in use", next_step="restore it from a backup"
             )
-        return connect(self._path, writes=writes)
+        return connect(self._path, writes=True) if writes else self._connect_reader()
 
     @property
     def engine(self) -> str:
@@ -146,6 +147,7 @@ class SqliteJournal:
     @contextmanager
     def snapshot(self) -> Iterator[Reads]:
         self._require_usable()
+        self._require_unchanged()
         connection = self._take_reader()
         reads = SqliteReads(connection, self._path, self._numbers)
         try:
@@ -153,10 +155,29 @@ class SqliteJournal:
                 connection.execute("BEGIN")
             except apsw.Error as error:
                 raise map_error(error, self._path, connection) from error
-            yield reads
+            try:
+                yield reads
+            except (StorageError, IntegrityError):
+                self._require_unchanged()  # what was read in parts may be of two states, and no damage
+                raise
+            self._require_unchanged()
         finally:
             reads.end()
             self._give_reader_back(connection)
+
+    def _connect_reader(self) -> apsw.Connection:
+        connection, stamp = connect_reader(self._path)
+        if self._stamp is None:
+            self._stamp = stamp
+        return connection
+
+    def _require_unchanged(self) -> None:
+        """A file that is read without locks must be what it was: raises StorageUnavailable where it was written."""
+        if self._stamp is not None and Stamp.of(self._path) != self._stamp:
+            raise StorageUnavailable(
+                f"{self._path} was written while it was read from where nothing may be written",
+                next_step="run the same command again",
+            )
 
     def _take_reader(self) -> apsw.Connection:
         with self._readers_lock:
@@ -195,6 +216,7 @@ class SqliteJournal:
             self._require_usable()
             if self._watcher is None:
                 self._watcher = self._connect()
+            self._require_unchanged()
             try:
                 rows = self._watcher.execute("PRAGMA data_version").fetchall()
             except apsw.Error as error:

@@ -11,6 +11,7 @@ from fencepost.ports.errors import (
     IntegrityError,
     StorageError,
     StorageFull,
+    StorageReadOnly,
     StorageUnavailable,
 )
 
@@ -54,6 +55,8 @@ def map_os_error(error: OSError, path: str) -> FencepostError:
     """Return the exception to raise when the system refuses to open or make `path`."""
     if error.errno in _FULL_ERRNOS:
         return _full(path)
+    if error.errno == errno.EROFS:
+        return StorageReadOnly(f"{path} lies on a file system that is mounted read-only")
     return StorageUnavailable(
         f"cannot open or create {path}: {error.strerror}",
         next_step="make its folder writable for this user, or name another",

@@ -19,11 +19,12 @@ from fencepost.ports.errors import FencepostError
 from fencepost.ports.journal import Head
 
 VERIFY = "fencepost journal verify"
+UNSIGNED_INTERVALS_MAX = 2  # records that a scope may have without an anchor, in intervals between two of them
 LOOKED_AT_MAX = 100  # anchors, the last that were left: a store that went on after a restore agrees with its own
 
 
 class Finding(NamedTuple):
-    """`bad` where the store is not what was signed, else it works with less to vouch for it."""
+    """`bad` where the store is not what was signed, else what vouched for it is lost."""
 
     bad: bool
     message: str
@@ -31,14 +32,17 @@ class Finding(NamedTuple):
 
 
 def anchor_finding(opened: App) -> Finding | None:
-    """What is wrong between the newest anchors and the chain, None where they agree."""
+    """What is wrong between the newest anchors and the chain; None where they agree, and for a scope that has not been
+    signed for yet."""
     kernel = opened.kernel
     anchors = kernel.ledger.all(scope=kernel.stream.scope, stream=kernel.stream.name)[-LOOKED_AT_MAX:]
-    if not anchors:
-        message = f"none of this store is left in {opened.ledger.where()}, so nothing vouches for its chain"
-        return Finding(False, message, f"{VERIFY} --anchor SEQ:DIGEST, with what was kept elsewhere")
     with kernel.reader.look() as look:
         head = look.head
+        if not anchors:
+            if not are_anchors_lost(opened, head.seq):
+                return None
+            message = f"none of this store is left in {opened.ledger.named()}, so nothing vouches for its chain"
+            return Finding(False, message, f"{VERIFY} --anchor SEQ:DIGEST, with what was kept elsewhere")
         told = next((text for each in reversed(anchors) if (text := _disagreement(each, head, look))), None)
     if told is None:
         return None
@@ -51,6 +55,19 @@ def anchor_finding(opened: App) -> Finding | None:
         True,
         told,
         f"put its newest copy back; else go on in a new scope (--scope NAME) or a new home: {_aside(opened)}",
+    )
+
+
+def are_anchors_lost(opened: App, sequence: int) -> bool:
+    """Whether a scope of so many records, of which the ledger has no anchor, must have left one (decision 0018).
+
+    Its home says so, or its length does: whoever writes for long signs as it goes, a new scope when its first writer
+    closes.
+    """
+    kernel = opened.kernel
+    return (
+        opened.ledger.has_signed(kernel.scope)
+        or sequence >= UNSIGNED_INTERVALS_MAX * kernel.limits.checkpoint_interval_records
     )
 
 
@@ -95,8 +112,6 @@ def _disagreement(anchor: Checkpoint, head: Head, look: Look) -> str | None:
 
 
 def anchor_line(opened: App) -> str | None:
-    """One line for who runs something; None for a store that agrees with its anchors or has never left one."""
+    """One line for who runs something; None where `anchor_finding` finds nothing."""
     found = anchor_finding(opened)
-    if found is None or not (found.bad or opened.ledger.has_signed()):
-        return None
-    return f"anchors: {found.message}; next: {found.following}"
+    return None if found is None else f"anchors: {found.message}; next: {found.following}"

@@ -77,6 +77,7 @@ CommandKey = Annotated[
     str | None,
     Parameter(name="--command-key", help="Key of this request: repeated, it is answered and not done again."),
 ]
+Force = Annotated[bool, Parameter(name="--force", negative="", help="Replace the file if it is there.")]
 
 
 def _processors() -> int:

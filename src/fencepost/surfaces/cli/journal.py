@@ -14,9 +14,11 @@ from fencepost.app import App as Home
 from fencepost.core.chain import BrokenChain, Link, Where, follow, open_record
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import IntegrityError
+from fencepost.surfaces.cli.anchors import are_anchors_lost
 from fencepost.surfaces.cli.context import (
     NO_GLOBALS,
     CommandError,
+    Force,
     Globals,
     emit,
     opened,
@@ -52,7 +54,8 @@ def verify(
     kept = None if anchor is None else _anchor(anchor)
     with opened(options) as home:
         found = home.kernel.verify(kept)
-        warning = None if found.anchors or kept is not None else UNSIGNED.format(place=home.ledger.where())
+        is_lost = not found.anchors and kept is None and are_anchors_lost(home, found.sequence)
+        warning = UNSIGNED.format(place=home.ledger.named()) if is_lost else None
     document = {
         "ok": found.ok,
         "sequence": found.sequence,
@@ -66,7 +69,8 @@ def verify(
 
     def human(out: TextIO) -> None:
         if found.ok:
-            anchors = count(found.anchors, "signed anchor")
+            is_first = not found.anchors and warning is None and kept is None
+            anchors = "not signed yet" if is_first else count(found.anchors, "signed anchor")
             given = "" if kept is None else f", and the given anchor at record {kept.seq}"
             out.write(f"ok: {found.sequence} records, {anchors}{given}\n{document['anchor']}\n")
         elif found.first_bad is None:
@@ -194,7 +198,11 @@ class _Tail:
 
 @app.command(name="export")
 def export(
-    file: Annotated[str | None, Parameter(help="First value: stdout.")] = None, /, *, options: Globals = NO_GLOBALS
+    file: Annotated[str | None, Parameter(help="First value: stdout.")] = None,
+    /,
+    *,
+    force: Force = False,
+    options: Globals = NO_GLOBALS,
 ) -> None:
     """Write every record's exact bytes, one a line, each verified first. A file is there whole or not at all.
 
@@ -205,7 +213,7 @@ def export(
             _export(home, sys.stdout.buffer)
             sys.stdout.flush()
             return
-        with whole_file(Path(file)) as target:
+        with whole_file(Path(file), force=force) as target:
             link = _export(home, target)
             size = target.tell()
     document = {"file": file, "sequence": link.seq, "digest": link.digest, "bytes": size}

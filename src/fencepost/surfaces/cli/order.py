@@ -23,6 +23,7 @@ from fencepost.surfaces.cli.context import (
     NO_GLOBALS,
     CommandError,
     CommandKey,
+    Force,
     Globals,
     by_person,
     current_plan,
@@ -237,6 +238,7 @@ def graph(
     *,
     plan: Plan = None,
     svg: Annotated[str | None, Parameter(help="Write an SVG file; - for stdout.")] = None,
+    force: Force = False,
     options: Globals = NO_GLOBALS,
 ) -> None:
     """Draw a plan: steps, states and needs, as text or as SVG."""
@@ -245,7 +247,7 @@ def graph(
 
     with opened(options) as home, home.kernel.reader.look() as look:
         drawn = read_graph(look, find_plan(look, plan) if plan is not None else current_plan(look))
-    if svg is not None and _write_svg(svg, drawn):
+    if svg is not None and _write_svg(svg, drawn, force=force):
         return
     document = {
         "plan": drawn.plan,
@@ -273,7 +275,7 @@ def graph(
     emit(options, document, human)
 
 
-def _write_svg(path: str, drawn: Graph) -> bool:
+def _write_svg(path: str, drawn: Graph, *, force: bool) -> bool:
     """Write the drawing; True when it went to stdout, so that nothing else may."""
     from fencepost.surfaces.cli.graph_svg import graph_svg
     from fencepost.surfaces.cli.whole_file import STDOUT, whole_file
@@ -283,7 +285,7 @@ def _write_svg(path: str, drawn: Graph) -> bool:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
         return True
-    with whole_file(Path(path)) as file:
+    with whole_file(Path(path), force=force) as file:
         file.write(data)
     return False
 

@@ -35,7 +35,8 @@ from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
-from fencepost.surfaces.cli.plan_files import check, check_report, read_source
+from fencepost.surfaces.cli.plan_files import check, read_source
+from fencepost.surfaces.cli.plan_warnings import check_report
 from fencepost.surfaces.cli.submit import checked_for, place
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant
@@ -53,10 +54,17 @@ Named = Annotated[
 
 @app.command(name="check")
 def check_plan(plan: File, /, *, repo: Repo = None, options: Globals = NO_GLOBALS) -> int:
-    """Check a plan file against its source tree: every problem at once. Writes nothing."""
-    found = check_report(read_source(plan, repo))
+    """Check a plan file against its source tree: every problem at once. Writes nothing.
+
+    What is valid and would still go wrong on this host, such as a program or verifier that is not there, is a warning.
+    """
+    source = read_source(plan, repo)
+    found, warnings = check_report(source, options.config(source.folder).jobs)
     if options.json or found["ok"]:
         emit(options, found, lambda out: print(f"ok: {' '.join(found['order'])}", file=out))
+        if not options.json:
+            for warning in warnings:
+                say(warning)
     else:
         print_documents(found["errors"])
     return 0 if found["ok"] else 2

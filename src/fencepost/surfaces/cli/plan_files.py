@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -196,12 +196,3 @@ def _with_tree(source: Source, raw: RawDocument) -> tuple[CheckedPlan, tuple[str
         )
         return check_document(raw, stem=source.stem), (), (problem,)
     return check_document(raw, stem=source.stem, tree=tree), tree, ()
-
-
-def check_report(source: Source) -> Mapping[str, Any]:
-    """The document of `plan check`."""
-    try:
-        checked = check(source)
-    except PlanRefused as refused:
-        return {"ok": False, "errors": refused.documents, "order": []}
-    return {"ok": True, "errors": [], "order": list(checked.order)}

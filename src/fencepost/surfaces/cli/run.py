@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TextIO
 
@@ -40,6 +41,7 @@ from fencepost.surfaces.cli.context import (
 from fencepost.surfaces.cli.init import ensure_home
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
+from fencepost.surfaces.cli.plan_warnings import warning_lines
 from fencepost.surfaces.cli.progress import Lines, Progress, View, is_gone, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
 from fencepost.surfaces.cli.stopping import stop_worker
@@ -92,7 +94,8 @@ def run(
         with opened_home(home, config, create=True) as opened:
             placed = place(opened, checked, mode, command_key)
             recorded_is("the plan is recorded all the same", "run again, with another output: it goes on")
-            found, code = _run(opened, placed, wait, interrupts, sys.stderr if options.json else sys.stdout)
+            warnings = warning_lines(checked, config.jobs) if wait.jobs else []
+            found, code = _run(opened, placed, warnings, wait, interrupts, sys.stderr if options.json else sys.stdout)
         _finish(found, as_json=options.json)
         return code
 
@@ -103,13 +106,17 @@ def _mode(*, again: bool, new: bool) -> Submission:
     return "again" if again else "new" if new else "continue"
 
 
-def _run(app: App, placed: Placed, wait: _Wait, interrupts: Interrupts, out: TextIO) -> tuple[Report, int]:
+def _run(
+    app: App, placed: Placed, warnings: Sequence[str], wait: _Wait, interrupts: Interrupts, out: TextIO
+) -> tuple[Report, int]:
     lines = Lines(out)
     with app.kernel.reader.look() as look:
         plan = _plan(look, placed.plan)
         _announce(app, look, plan, placed, lines)
         if plan.open:
             _say_clock(app, look, lines)
+            for warning in warnings:
+                lines.say(warning)
             if (unvouched := anchor_line(app)) is not None:
                 lines.say(unvouched)
     if not plan.open:

@@ -1,4 +1,4 @@
-"""Writing a file that a person names, so that it is there whole or not at all."""
+"""Writing a file that a person names, so that it is there whole or not at all, and in the place of no other."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """A new file beside `path`, which takes its place when the block has been left without an error.
 
-    A link is followed, and what is no regular file (a device, a pipe) is written to as it is and never replaced.
-    Raises CommandError for a path that cannot be written, OSError.
+    A file that is there is only replaced with `force`. A link is followed, and what is no regular file (a device, a
+    pipe) is written to as it is and never replaced. Raises CommandError for a path that cannot be written or that has
+    a file, OSError.
     """
     if path.absolute().parts[1:2] == ("dev",) or (path.exists() and not path.is_file()):
         with naming(path):
@@ -52,6 +53,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     named, path = path, Path(os.path.realpath(path))
+    if path.exists() and not force:
+        raise _taken(named)
     with naming(named):
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
@@ -63,8 +66,30 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             whole.flush()
             os.fsync(whole.fileno())
         with naming(named):
-            os.replace(name, path)
+            _place(name, path, named, force=force)
         recorded_is("the file is written all the same")
-    except BaseException:
+    finally:
         Path(name).unlink(missing_ok=True)
-        raise
+
+
+def _place(name: str, path: Path, named: Path, *, force: bool) -> None:
+    """Give the finished file its name, which another program may have taken meanwhile."""
+    if not force:
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            raise _taken(named) from None
+        except OSError:  # a file system without links: what comes between these two calls is not seen
+            if path.exists():
+                raise _taken(named) from None
+        else:
+            return
+    os.replace(name, path)
+
+
+def _taken(path: Path) -> CommandError:
+    return CommandError(
+        "file_exists",
+        f"{one_line(str(path))} is there already; nothing was written",
+        next_step="name another file, or replace it with --force",
+    )

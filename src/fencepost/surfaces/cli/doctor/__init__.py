@@ -25,7 +25,6 @@ from fencepost.surfaces.cli.doctor.findings import SEVERITY, WELL, Line, fault, 
 from fencepost.surfaces.cli.doctor.home import home_lines
 from fencepost.surfaces.cli.doctor.host import host_lines, limits_line
 from fencepost.surfaces.cli.doctor.inside import inside_lines
-from fencepost.surfaces.cli.doctor.plan import plan_lines
 from fencepost.surfaces.cli.doctor.repository import repository_lines
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.words import count, one_line
@@ -96,7 +95,10 @@ def _lines(options: Globals, plan: str | None) -> Iterator[Line]:
     else:
         yield from _home(home, config)
     if plan is not None:
-        yield from plan_lines(plan)
+        # `plan check` and `run` say the same without being a diagnosis: they come in from the other side.
+        from fencepost.surfaces.cli.doctor.plan import plan_lines
+
+        yield from plan_lines(plan, config.jobs)
 
 
 def _config_files() -> Iterator[Line]:

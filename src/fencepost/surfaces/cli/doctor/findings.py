@@ -432,6 +432,22 @@ _ROWS: Final = (
         "install it, or correct run in the plan",
     ),
     Fault(
+        "verifier_missing",
+        "plan",
+        "bad",
+        "order {where} is verified by {word}, which is neither on its PATH nor among its files: that would show when "
+        "its work is done and paid for",
+        "install it, or correct accept.verify in the plan",
+    ),
+    Fault(
+        "attempts_few_at_once",
+        "plan",
+        "warn",
+        "the plan's time of {ceiling} has room for {fits} at once, where {wanted} could run: each holds {hold}, the "
+        "first value of attempt_time",
+        "set attempt_time to the longest that an attempt may take, or raise the plan's time",
+    ),
+    Fault(
         "command_not_executable",
         "plan",
         "bad",

@@ -62,6 +62,8 @@ def _store(opened: App) -> Line:
     if found is not None:
         name = "store_not_as_signed" if found.bad else "store_unsigned"
         return fault(name, told=f"{told}; {found.message}", following=found.following)
+    if not opened.ledger.all(scope=kernel.stream.scope, stream=kernel.stream.name):
+        return well("store", f"{told}; nothing of scope {kernel.scope} has been signed yet, the first run to end does")
     return well("store", f"{told}; the newest anchor agrees, journal verify checks them all")
 
 
