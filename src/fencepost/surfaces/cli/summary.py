@@ -21,9 +21,10 @@ from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
 from fencepost.surfaces.cli.retry_step import with_retry
-from fencepost.surfaces.cli.summary_table import Entry, table_lines
+from fencepost.surfaces.cli.summary_fold import folded_rows, names_text, step_lines
+from fencepost.surfaces.cli.summary_table import Entry, table_lines, unbroken
 from fencepost.surfaces.cli.typed import filled_step, here, plan_file
-from fencepost.surfaces.cli.view.cells import Line, Span, painted
+from fencepost.surfaces.cli.view.cells import Line, Span, clean, painted
 from fencepost.surfaces.cli.view.signs import Marks, rank_of
 from fencepost.surfaces.cli.words import (
     amount,
@@ -91,6 +92,7 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
         budgets_left -= _lacks_budget(order)
         if order.state == "dependency_failed" and causes_left > 0:
             details, causes_left = because_lines(look, order), causes_left - 1
+            following = "" if details else following  # what helps its cause brings it back
         findings.append(
             Finding(
                 order=order,
@@ -110,27 +112,62 @@ def print_report(found: Report, out: TextIO, *, colour: bool, marks: Marks | Non
     """The table and what all of it cost. `marks` are given where a person looks: a long list is then cut short."""
     plan = found.plan
     width = columns() - 1
-    shown = _shown(found.findings) if marks is not None else found.findings
+    rows = _rows(found.findings)
+    shown = _shown(rows) if marks is not None else rows
     lines: list[Line] = [
         (),
         (Span(f"plan {plan.name}: {found.outcome}", "strong"), Span(f" ({_counts(found.findings)})")),
     ]
-    lines += table_lines([_entry(finding) for finding in shown], width=width, marks=marks)
-    if len(shown) < len(found.findings):
-        seen = {finding.order.order for finding in shown}
-        rest = [finding for finding in found.findings if finding.order.order not in seen]
+    lines += table_lines([row.entry for row in shown], width=width, marks=marks)
+    rest = [finding for row in rows if row not in shown for finding in row.findings]
+    if rest:
         lines.append((Span(here(f"and {_counts(rest)} more: fencepost order list --plan {plan.name}")),))
     lines += [(Span(line),) for line in wrapped(f"cost: {_cost(plan.account)}", after="  ")]
+    steps = step_lines([(row.entry.name, here(row.findings[0].following)) for row in shown])
+    lines += [(Span(part),) for line in steps for part in unbroken(clean(line), width)]
     out.write("".join(painted(line, colour=colour) + "\n" for line in lines))
 
 
-def _shown(findings: Sequence[Finding]) -> list[Finding]:
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """One line of the table and the orders that it tells of."""
+
+    entry: Entry
+    findings: tuple[Finding, ...]
+
+
+def _rows(findings: Sequence[Finding]) -> list[_Row]:
+    entries = [_entry(finding) for finding in findings]
+    kept = [finding.order.state == "applied" for finding in findings]
+    rows = []
+    for places in folded_rows(entries, kept=kept):
+        entry, told = entries[places[0]], tuple(findings[place] for place in places)
+        rows.append(_Row(entry=entry if len(places) == 1 else _folded(entry, told, places), findings=told))
+    return rows
+
+
+def _folded(entry: Entry, findings: Sequence[Finding], places: Sequence[int]) -> Entry:
+    """What orders that ended alike took together."""
+    charged: dict[str, int] = {}
+    for finding in findings:
+        for dimension, used in finding.order.account.charged.items():
+            charged[dimension] = charged.get(dimension, 0) + used
+    tries = sum(int(finding.tries) for finding in findings if finding.tries.isdecimal())
+    return msgspec.structs.replace(
+        entry,
+        name=names_text([finding.order.task for finding in findings], is_run=places[-1] - places[0] < len(places)),
+        tries=str(tries) if tries else "-",
+        time=duration(charged["time_us"]) if charged.get("time_us") else "-",
+        cost=cost_text(charged),
+    )
+
+
+def _shown(rows: Sequence[_Row]) -> list[_Row]:
     """At most ORDERS_SHOWN_MAX, in the plan's order: what needs a person or failed before what only waits."""
-    if len(findings) <= ORDERS_SHOWN_MAX:
-        return list(findings)
-    pressing = sorted(findings, key=lambda finding: rank_of(finding.order.state))
-    chosen = {finding.order.order for finding in pressing[:ORDERS_SHOWN_MAX]}
-    return [finding for finding in findings if finding.order.order in chosen]
+    if len(rows) <= ORDERS_SHOWN_MAX:
+        return list(rows)
+    pressing = sorted(range(len(rows)), key=lambda place: rank_of(rows[place].entry.state))
+    return [rows[place] for place in sorted(pressing[:ORDERS_SHOWN_MAX])]
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -174,8 +211,7 @@ def _entry(finding: Finding) -> Entry:
     allowed = "may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
     reason = order.reason if order.reason != order.state else ""
     told = ", ".join(part for part in (reason, allowed) if part)
-    following = () if order.state == "applied" else (f"next: {here(finding.following)}",)
-    return msgspec.structs.replace(entry, told=told, below=(*entry.below, *finding.details), copied=following)
+    return msgspec.structs.replace(entry, told=told, below=(*entry.below, *finding.details))
 
 
 def _helps(

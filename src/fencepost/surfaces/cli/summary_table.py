@@ -100,7 +100,7 @@ def _entry(entry: Entry, cells: Sequence[int], lead: int, last: int, width: int,
     for text in below:
         lines += [(Span(f"{inner}{line}"),) for line in folded(clean(text), width - len(inner))]
     for text in entry.copied:
-        lines += [(Span(f"{inner}{line}"),) for line in _unbroken(clean(text), width - len(inner))]
+        lines += [(Span(f"{inner}{line}"),) for line in unbroken(clean(text), width - len(inner))]
     return lines
 
 
@@ -108,7 +108,7 @@ def _first(cost: str) -> str:
     return cost.split(", ", 1)[0]
 
 
-def _unbroken(text: str, cells: int) -> list[str]:
+def unbroken(text: str, cells: int) -> list[str]:
     """Text whose commands stay whole: where it is too long it is broken behind a semicolon, and nowhere else."""
     if width_of(text) <= cells or "; " not in text:
         return [text]
