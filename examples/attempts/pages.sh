@@ -9,16 +9,16 @@ pages=5
 fencepost attempt resume --optional --to pages.txt
 
 for ((page = $(wc -l < pages.txt) + 1; page <= pages; page++)); do
-    fencepost attempt heartbeat --note "page $page of $pages"
+    fencepost attempt heartbeat --quiet --note "page $page of $pages"
     sleep 0.2
     echo "text of page $page" >> pages.txt
     # A receipt is booked once, however often it is said: after a kill nobody knows whether it was said already. A real
     # one is the provider's id of the payment; this one holds its order, so that another run pays for itself.
     for _ in 1 2; do
-        fencepost attempt charge --receipt "$FENCEPOST_WORK_ORDER-page-$page" --provider pages --calls 1 --money USD:0.001
+        fencepost attempt charge --quiet --receipt "$FENCEPOST_WORK_ORDER-page-$page" --provider pages --calls 1 --money USD:0.001
     done
     # Refused, unless this attempt goes on from the last checkpoint of its order.
-    fencepost attempt checkpoint pages.txt --builds-on $((page - 1))
+    fencepost attempt checkpoint --quiet pages.txt --builds-on $((page - 1))
 done
 fencepost attempt artifact pages.txt
 

@@ -335,6 +335,8 @@ LINES = [
         "fencepost attempt answer q",
         "fencepost attempt output c p --to f",
         "fencepost attempt status --json",
+        "fencepost attempt charge --quiet --receipt r --calls 1",
+        "fencepost attempt checkpoint x --quiet",
     ],
 )
 def test_both_ways_of_reading_a_command_read_the_same(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,6 +353,32 @@ def test_both_ways_of_reading_a_command_read_the_same(line: str, monkeypatch: py
     assert inside.run(words[1:]) == 0
     assert frame.run(words) == 0
     assert len(read) == 2 and read[0] == read[1]
+
+
+def test_w5_a_quiet_command_says_nothing_and_does_the_same(at: Inside) -> None:
+    """In a shell program each receipt would stand in the log, and as the last line of the live view."""
+    (at.speaker.workspace / "a.txt").write_bytes(b"state")
+    (at.speaker.workspace / "kid.toml").write_text('name = "kid"\nrun = ["true"]\n')
+    words = {
+        "heartbeat": ["--note", "page 1"],
+        "checkpoint": ["a.txt"],
+        "resume": ["--to", "b.txt"],
+        "charge": ["--receipt", "r", "--calls", "2"],
+        "artifact": ["a.txt"],
+        "child": ["kid.toml"],
+        "yield": ["--after", "1s"],
+    }
+    assert {*words, "output"} == set(inside.QUIET)
+    for verb, more in words.items():
+        for line in ([verb, "--quiet", *more], [verb, *more, "--quiet", "--scope", "default"]):
+            done = at.call(*line)
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), line
+    assert at.speaker.state().note == "page 1" and (at.speaker.workspace / "b.txt").read_bytes() == b"state"
+    assert at.receipt("charge", "--receipt", "r", "--calls", "2")["duplicate"] is True
+    assert at.receipt("hello")["children"].keys() == {"kid"}
+    assert at.call("resume", "--quiet").stdout == b"state", "what it was asked for"
+    wrong = at.call("charge", "--quiet", "--receipt", "r", "--calls", "3")
+    assert wrong.returncode == 5 and b"receipt_differs" in wrong.stderr
 
 
 @pytest.mark.parametrize("verb", inside.VERBS)

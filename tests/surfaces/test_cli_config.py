@@ -301,3 +301,12 @@ def test_every_example_of_a_setting_is_one() -> None:
     for setting in SETTINGS:
         value = tomllib.loads(f"{setting.key} = {setting.example}")[setting.key]
         assert value and (setting.kind != "duration" or parse_duration(value))
+
+
+def test_what_to_write_instead_is_written_where_it_was_wrong(repo: Repo) -> None:
+    repo.variables = {"FENCEPOST_JOBS": "many", "FENCEPOST_SCOPE": "s" * 5_000}
+    steps = [problem["next"] for problem in repo.error("config", "validate", code=2)["errors"]]
+    assert "write FENCEPOST_JOBS=4; or unset FENCEPOST_JOBS" in steps
+    assert "write FENCEPOST_SCOPE=team; or unset FENCEPOST_SCOPE" in steps
+    repo.variables = {}
+    assert repo.error("plan", "list", "--scope", "s" * 5_000, code=2)["next"] == "write --scope team"

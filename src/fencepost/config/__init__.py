@@ -24,6 +24,7 @@ from fencepost.config.settings import (
     Setting,
     read_text,
     read_value,
+    step_of,
     unknown_variables,
 )
 from fencepost.core.instant import format_duration
@@ -147,7 +148,8 @@ def _from_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
             found[key] = Given(read_value(setting, value), "flag", "flag", setting.flag)
         except Refused as refused:
             told = f"{setting.flag} {refused.wrong}"
-            problems.append(Problem(code=refused.code, message=told, next=refused.following, file=setting.flag))
+            following = step_of(setting, refused, variable=False)
+            problems.append(Problem(code=refused.code, message=told, next=following, file=setting.flag))
     if problems:
         raise ConfigError(tuple(problems))
     return found
@@ -165,7 +167,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
             found[setting.key] = Given(read_text(setting, text), "environment", "environment", setting.variable)
         except Refused as refused:
             told = f"{setting.variable} {refused.wrong}"
-            following = f"{refused.following}; or unset {setting.variable}"
+            following = f"{step_of(setting, refused, variable=True)}; or unset {setting.variable}"
             problems.append(Problem(code=refused.code, message=told, next=following, file=setting.variable))
     if problems:
         raise ConfigError(tuple(problems))

@@ -217,6 +217,13 @@ def _write(setting: Setting) -> str:
     return f"write {setting.key} = {setting.example}"
 
 
+def step_of(setting: Setting, refused: Refused, *, variable: bool) -> str:
+    """What to write instead, as it is written in a variable or behind an option."""
+    bare = setting.example.strip('"')
+    said = f"write {setting.variable}={bare}" if variable else f"write {setting.flag} {bare}"
+    return refused.following.replace(_write(setting), said)
+
+
 def unknown_key(word: str, known: Iterable[str]) -> str:
     """What to write instead of a word that is no key."""
     names = sorted(known)

@@ -15,14 +15,17 @@ from fencepost.surfaces.cli.context import NO_GLOBALS, Globals
 from fencepost.surfaces.cli.inside import perform
 
 Kind = Annotated[str, Parameter(help=f"Registered kind of what is in it; first value: {BLOB}.")]
+Quiet = Annotated[bool, Parameter(help="Print no receipt: say nothing if all is well.", negative="")]
 To = Annotated[str | None, Parameter(help="Write it to this file and print a receipt; first value: stdout.")]
 
 
-def heartbeat(*, note: Annotated[str, Parameter(help="What it is at.")] = "", options: Globals = NO_GLOBALS) -> int:
+def heartbeat(
+    *, note: Annotated[str, Parameter(help="What it is at.")] = "", quiet: Quiet = False, options: Globals = NO_GLOBALS
+) -> int:
     """Say that the work goes on.
 
     At most one a second is recorded, the newest."""
-    return perform("heartbeat", Namespace(note=note), as_json=options.json)
+    return perform("heartbeat", Namespace(quiet=quiet, note=note), as_json=options.json)
 
 
 def checkpoint(
@@ -31,10 +34,12 @@ def checkpoint(
     *,
     builds_on: Annotated[int | None, Parameter(help="How many checkpoints of the order it knows of.")] = None,
     kind: Kind = BLOB,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """Keep a state that a later attempt of this order goes on from."""
-    return perform("checkpoint", Namespace(file=file, builds_on=builds_on, kind=kind), as_json=options.json)
+    chosen = Namespace(quiet=quiet, file=file, builds_on=builds_on, kind=kind)
+    return perform("checkpoint", chosen, as_json=options.json)
 
 
 def resume(
@@ -42,10 +47,11 @@ def resume(
     to: To = None,
     kind: Kind = BLOB,
     optional: Annotated[bool, Parameter(help="Say nothing, and write nothing, if there is none.", negative="")] = False,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """Print the last checkpoint of this order."""
-    return perform("resume", Namespace(to=to, kind=kind, optional=optional), as_json=options.json)
+    return perform("resume", Namespace(quiet=quiet, to=to, kind=kind, optional=optional), as_json=options.json)
 
 
 def charge(
@@ -63,12 +69,14 @@ def charge(
             negative="",
         ),
     ] = None,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """Book what was spent, once for each receipt.
 
     Of what is unknown, all that is still set aside is charged."""
     chosen = Namespace(
+        quiet=quiet,
         receipt=receipt,
         provider=provider,
         calls=calls,
@@ -81,10 +89,14 @@ def charge(
 
 
 def artifact(
-    file: Annotated[str, Parameter(help="A plain file of the workspace.")], /, *, options: Globals = NO_GLOBALS
+    file: Annotated[str, Parameter(help="A plain file of the workspace.")],
+    /,
+    *,
+    quiet: Quiet = False,
+    options: Globals = NO_GLOBALS,
 ) -> int:
     """Keep a file as evidence, whatever becomes of the attempt."""
-    return perform("artifact", Namespace(file=file), as_json=options.json)
+    return perform("artifact", Namespace(quiet=quiet, file=file), as_json=options.json)
 
 
 def yield_(
@@ -98,12 +110,14 @@ def yield_(
         bool, Parameter(help="Exit with 3, and say what ended it, if this wait is over.", negative="")
     ] = False,
     cancel: Annotated[bool, Parameter(help="Take back what was said before.", negative="")] = False,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """End this attempt as waiting, if its program then exits with 0.
 
     The order goes on, by a new attempt, as soon as one of what is named holds."""
     chosen = Namespace(
+        quiet=quiet,
         question=question,
         prompt=prompt,
         child=child or [],
@@ -130,10 +144,11 @@ def child(
     file: Annotated[str, Parameter(help="A [[work]] table in TOML or JSON; `-` is stdin.")],
     /,
     *,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """Submit a work order inside this one, and inside its budget."""
-    return perform("child", Namespace(file=file), as_json=options.json)
+    return perform("child", Namespace(quiet=quiet, file=file), as_json=options.json)
 
 
 def output(
@@ -142,10 +157,11 @@ def output(
     /,
     *,
     to: To = None,
+    quiet: Quiet = False,
     options: Globals = NO_GLOBALS,
 ) -> int:
     """Print a file that a child order has handed in."""
-    return perform("output", Namespace(child=child, path=path, to=to), as_json=options.json)
+    return perform("output", Namespace(quiet=quiet, child=child, path=path, to=to), as_json=options.json)
 
 
 def status(*, options: Globals = NO_GLOBALS) -> int:

@@ -215,7 +215,13 @@ def _duration(text: str) -> int:
 
 def _money(text: str) -> tuple[str, int]:
     currency, colon, value = text.partition(":")
-    if not colon or currency not in ISO_4217:
+    if colon and currency not in ISO_4217:
+        meant = currency.strip().upper()
+        following = f"write {meant}:{value}" if meant in ISO_4217 else "write for example USD:2.50"
+        raise CommandError(
+            "bad_money", f"--money {text!r}: {currency!r} is no currency of ISO 4217", next_step=following
+        )
+    if not colon:
         raise CommandError("bad_money", f"--money {text!r} has no currency", next_step="write for example USD:2.50")
     try:
         return currency, parse_money(value)

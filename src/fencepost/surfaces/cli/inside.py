@@ -1,7 +1,7 @@
 """`fencepost attempt heartbeat|checkpoint|…`: what a running program says, in any language that can start a program.
 
 These run many times in an attempt, so that they load the standard library and the attempt's client alone. Each prints
-its receipt as one line of JSON and exits by the codes that all commands share.
+its receipt as one line of JSON, unless it is told to be quiet, and exits by the codes that all commands share.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ VERBS: Final = (
 )
 """What stands behind `attempt` and means the attempt that the command runs in."""
 TABLE_BYTES_MAX: Final = 65_536
+QUIET: Final = ("heartbeat", "checkpoint", "resume", "charge", "artifact", "yield", "child", "output")
+"""Those whose receipt can be left out: what they print beside it is what they were asked for."""
 _PRINTING: Final = ("resume", "answer", "output", "status", "hello")
 """Those that read no file: what cannot be written is what they print, or the file that they were told to write."""
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -76,11 +78,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
-    """Say one thing, and print the receipt, or what was refused; returns the exit code."""
+    """Say one thing, and print the receipt unless that is left out, or what was refused; returns the exit code."""
     receipt: dict[str, Any] | None = None
     try:
         reply = _STEPS[verb](options)
-        if reply is not None:
+        if reply is not None and not getattr(options, "quiet", False):
             receipt = {name: value for name, value in reply.items() if name != "ok"}
             sys.stdout.write(json.dumps(receipt, sort_keys=True) + "\n")
         sys.stdout.flush()
@@ -157,7 +159,10 @@ def _parser() -> argparse.ArgumentParser:
     verbs = root.add_subparsers(dest="verb", parser_class=_Parser)
 
     def verb(name: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, add_help=False, allow_abbrev=False)
+        one = verbs.add_parser(name, add_help=False, allow_abbrev=False)
+        if name in QUIET:
+            one.add_argument("--quiet", action="store_true")
+        return one
 
     verb("heartbeat").add_argument("--note", default="")
     one = verb("checkpoint")
