@@ -62,6 +62,16 @@ def test_w18_money_of_a_currency_that_the_plan_refuses_is_over_whole_and_stops_t
     assert repo.document("order", "show", "a")["attempts"] == 2
 
 
+def test_w18_money_of_a_code_that_is_no_currency_is_budgeted_where_it_was_charged(repo: Repo) -> None:
+    repo.write("plan.toml", EUROS.replace("EUR:40", "ZZZ:40"))
+    assert repo.call("run", "plan.toml").returncode == 9
+    step = repo.document("order", "why", "a")["next"]
+    assert step == "fencepost budget set --plan plan --money ZZZ:80.00"
+    assert repo.call("budget", "set", "a", "--money", "YYY:1").returncode == 2, "it was never charged"
+    repo.document(*shlex.split(step)[1:])
+    assert repo.document("run", "plan.toml")["outcome"] == "done"
+
+
 ASKING = """\
 [budget]
 attempts = 9

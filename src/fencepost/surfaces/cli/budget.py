@@ -9,7 +9,7 @@ from cyclopts import App as CommandApp
 from cyclopts import Parameter
 
 from fencepost.app import App
-from fencepost.core.amounts import DIMENSIONS
+from fencepost.core.amounts import DIMENSIONS, is_dimension
 from fencepost.core.commands import SetBudget
 from fencepost.core.instant import parse_duration, parse_money
 from fencepost.core.planfile.currencies import ISO_4217
@@ -134,6 +134,7 @@ def set_budget(
         for _ in range(_TRIES_MAX):
             with home.kernel.reader.look() as look:
                 named = find_account(look, account, plan)
+            _require_known_money(named, {*wanted, *removed})
             ceilings = {**named.account.ceiling, **wanted}
             command = SetBudget(
                 account=named.subject,
@@ -215,7 +216,7 @@ def _duration(text: str) -> int:
 
 def _money(text: str) -> tuple[str, int]:
     currency, colon, value = text.partition(":")
-    if colon and currency not in ISO_4217:
+    if colon and not is_dimension(f"{MONEY}{currency}"):
         meant = currency.strip().upper()
         following = f"write {meant}:{value}" if meant in ISO_4217 else "write for example USD:2.50"
         raise CommandError(
@@ -229,12 +230,24 @@ def _money(text: str) -> tuple[str, int]:
         raise CommandError("bad_money", f"--money {text!r}: {error}", next_step="write for example USD:2.50") from error
 
 
+def _require_known_money(named: Named, names: Collection[str]) -> None:
+    """Refuse a code that is no currency of ISO 4217, unless it was charged all the same: only a ceiling helps it then.
+    Raises CommandError."""
+    booked = {*named.account.ceiling, *named.account.charged, *named.account.unknown}
+    for name in sorted(names):
+        code = name.removeprefix(MONEY)
+        if name.startswith(MONEY) and code not in ISO_4217 and name not in booked:
+            raise CommandError(
+                "bad_money", f"{code!r} is no currency of ISO 4217", next_step="write for example USD:2.50"
+            )
+
+
 def _dimension(text: str) -> str:
     """A dimension by its option's word or its currency."""
     for dimension in DIMENSIONS:
         if text in (dimension, dimension_label(dimension)):
             return dimension
     currency = text.removeprefix("money:").removeprefix(MONEY)
-    if currency in ISO_4217:
+    if is_dimension(f"{MONEY}{currency}"):
         return f"{MONEY}{currency}"
     raise CommandError("usage", f"--no-limit {text!r} is no dimension", next_step=_SET_HELP)
