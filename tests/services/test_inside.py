@@ -510,7 +510,7 @@ def test_w6_a_checkpoint_builds_on_the_last_one(world: World, speaker: Speaker) 
     assert attempt.resume_value() == {"a": None, "b": [1, "é"]}
     assert attempt.checkpoint(b"")["number"] == 4
     assert attempt.resume() == b""
-    steps = b'{"steps":{}}'
+    steps = b'{"base":null,"steps":[{"arguments":"sha256:%064d","name":"a","value":"1"}]}' % 0
     assert attempt.checkpoint(steps, kind="steps/1")["number"] == 5
     assert (attempt.resume("steps/1"), attempt.resume()) == (steps, b"")
     assert world.order(plan, "a").checkpoint_number == 5

@@ -100,6 +100,13 @@ class AttemptServer:
         return {"recorded": True}, b""
 
     def _checkpoint(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
+        count = len(self.payloads)
+        builds_on = request.get("builds_on", count)
+        if builds_on == count - 1 and self.payloads[-1] == (request["kind"], payload):
+            return {"number": count}, b""  # said twice
+        if builds_on != count:
+            error = {"code": "checkpoint_moved", "message": "others were first", "where": "/builds_on", "next": ""}
+            return {"ok": False, "error": error, "exit": 5}, b""
         self.payloads.append((request["kind"], payload))
         digest = f"sha256:{hashlib.sha256(payload).hexdigest()}"
         self.by_digest[digest] = payload
@@ -107,9 +114,10 @@ class AttemptServer:
 
     def _resume(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         if "digest" in request:
-            return {"number": 1}, self.by_digest[request["digest"]]
+            return {"number": 1, "count": len(self.payloads)}, self.by_digest[request["digest"]]
         kept = [data for kind, data in self.payloads if kind == request["kind"]]
-        return ({"number": len(kept)}, kept[-1]) if kept else ({"number": 0}, b"")
+        reply = {"number": len(kept), "count": len(self.payloads)}
+        return (reply, kept[-1]) if kept else (reply, b"")
 
     def _charge(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
         known = request["receipt"] in self.receipts

@@ -326,6 +326,86 @@ def test_x10_an_exception_that_cannot_say_what_it_is_ends_all_the_same(child: Ch
     assert (code, outcome.message.splitlines()[0]) == (1, "Odd: (it cannot say what)")
 
 
+@pytest.mark.parametrize(
+    "raised", ["KeyboardInterrupt", "SystemExit(0)", "fp.Stopping('x')", "fp.Yield", "GeneratorExit"]
+)
+@pytest.mark.parametrize(
+    ("base", "kind", "code"),
+    [
+        ("Exception", "executor", "callable_raised"),
+        ("BaseException", "executor", "callable_raised"),
+        ("fp.InputError", "deterministic_input", "callable_failed"),
+        ("fp.TransientError", "transient_dependency", "callable_failed"),
+    ],
+)
+def test_x10_an_exception_that_ends_whoever_asks_what_it_says_is_told(
+    child: Child, base: str, kind: str, code: str, raised: str
+) -> None:
+    exit_code, outcome = child.of(
+        f"""
+        class Odd({base}):
+            def __str__(self):
+                raise {raised}
+        raise Odd
+        """
+    )
+    assert (exit_code, outcome.outcome, outcome.failure, outcome.code) == (1, "failed", kind, code)
+    first, *places = outcome.message.splitlines()
+    assert first == "Odd: (it cannot say what)" and places[-1].endswith("in work")
+
+
+def test_x10_what_a_callable_leaves_to_be_asked_takes_no_outcome_away(child: Child) -> None:
+    odd = """
+        class Text(str):
+            def __getitem__(self, place):
+                raise KeyboardInterrupt
+            encode = __len__ = __getitem__
+        class Odd({base}):
+            def __str__(self):
+                return Text("as it is")
+    """
+    _, outcome = child.of(odd.format(base="fp.InputError") + "\n        raise Odd")
+    assert (outcome.failure, outcome.message.splitlines()[0]) == ("deterministic_input", "Odd: as it is")
+    code, outcome = child.of(odd.format(base="fp.Stopping") + "\n        raise Odd('well')")
+    assert (code, outcome.outcome, outcome.message) == (75, "stopped", "as it is")
+    _, outcome = child.of(odd.format(base="Exception") + "\n        return fp.Result.failed('validation', Odd())")
+    assert (outcome.failure, outcome.message) == ("validation", "as it is")
+    _, outcome = child.of(
+        """
+        class Named(type):
+            @property
+            def __name__(self):
+                raise KeyboardInterrupt
+        class Odd(Exception, metaclass=Named):
+            pass
+        raise Odd
+        """
+    )
+    assert (outcome.failure, outcome.code) == ("executor", "callable_raised")
+    assert outcome.message == "an exception that raises when it is asked what it is"
+
+
+def test_x10_a_process_that_was_forked_off_tells_no_outcome(child: Child) -> None:
+    """It comes back to where the callable was called from, and ends there as any process does."""
+    code, outcome = child.of(
+        """
+        import os, sys
+        for end in ("return", "exit", "raise"):
+            forked = os.fork()
+            if forked == 0 and end == "return":
+                return
+            if forked == 0 and end == "exit":
+                sys.exit(7)
+            if forked == 0:
+                raise ValueError("not the callable's")
+            code = os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+            assert code == {"return": 0, "exit": 7, "raise": 1}[end], (end, code)
+            assert not os.path.exists(sys.argv[-1]), end
+        """
+    )
+    assert (code, outcome.outcome) == (0, "succeeded"), outcome
+
+
 def test_x10_the_places_are_the_innermost_ones_of_the_workspace(child: Child) -> None:
     _, outcome = child.of(
         """

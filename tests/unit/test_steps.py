@@ -252,7 +252,7 @@ def test_w6_a_lost_reply_records_a_step_once(server: AttemptServer) -> None:
     one = attempt(server)
     one.step("a", work)
     one.step("b", work)
-    assert len(server.payloads) == 3  # the first one twice
+    assert len(server.said("checkpoint")) == 3 and len(server.payloads) == 2  # the first one was said twice
     two = attempt(server)
     two.step("b", work)
     two.step("a", work)
@@ -296,6 +296,109 @@ def test_w6_many_steps_are_a_short_chain(server: AttemptServer) -> None:
     assert len(server.payloads) == count
 
 
+def test_w6_two_that_record_beside_each_other_lose_nothing(server: AttemptServer) -> None:
+    """Two processes of one attempt, by turns: each has read before the other has written."""
+    one, two = attempt(server), attempt(server)
+    for index in range(2 * steps.GROUP_STEPS_MAX):
+        assert one.step(f"one {index}", lambda index=index: index) == index  # type: ignore[misc]  # bound now
+        assert two.step(f"two {index}", lambda index=index: -index) == -index  # type: ignore[misc]  # bound now
+        if index % 5 == 0:
+            one.checkpoint(b"something else")
+    three = attempt(server)
+    server.requests.clear()
+    for index in range(2 * steps.GROUP_STEPS_MAX):
+        assert three.step(f"one {index}", Counted()) == index
+        assert three.step(f"two {index}", Counted()) == -index
+    assert server.said("checkpoint") == []
+    assert len(server.said("resume")) <= 6, "they have filled the same payloads"
+
+
+def test_w6_of_a_step_that_two_run_at_once_the_first_record_counts(server: AttemptServer) -> None:
+    one, two = attempt(server), attempt(server)
+
+    def first() -> str:
+        assert two.step("same", lambda: "second's") == "second's"
+        return "first's"
+
+    assert one.step("same", first) == "second's", "it was recorded before"
+    assert one.step("next", lambda: 1) == 1
+    assert attempt(server).step("same", Counted()) == "second's"
+
+    def other() -> int:
+        attempt(server).step("changed", lambda given: given, 1)
+        return 2
+
+    with pytest.raises(failures.StepChanged, match="'changed' was recorded with other arguments"):
+        one.step("changed", other)
+    assert attempt(server).step("changed", Counted(), 1) == 1
+
+
+def test_w6_coming_too_late_for_ever_has_an_end(server: AttemptServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "SAVES_MAX", 3)
+    monkeypatch.setattr(steps, "PAUSE_S", 0.0)
+    server.refuse["checkpoint"] = "checkpoint_moved"
+    one = attempt(server)
+    with pytest.raises(Refused) as refused:
+        one.step("a", lambda: 1)
+    assert (refused.value.code, len(server.said("checkpoint"))) == ("checkpoint_moved", 3)
+    del server.refuse["checkpoint"]
+    assert one.step("a", lambda: 2) == 2
+
+
+def test_w6_what_others_recorded_is_read_from_there_on(server: AttemptServer) -> None:
+    """Not from the beginning: whoever records beside others would read everything anew each time."""
+    one, two = attempt(server), attempt(server)
+    for index in range(4 * steps.GROUP_STEPS_MAX):
+        one.step(f"{index}", lambda: 1)
+    two.step("two", lambda: 2)
+    one.step("more", lambda: 1)
+    server.requests.clear()
+    assert two.step("two more", lambda: 2) == 2
+    assert len(server.said("resume")) == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"{}",
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+        b"[]",
+        b"7",
+        b'{"base":null,"steps":[]}',
+        b'{"base":null,"steps":7}',
+        b'{"base":null,"steps":[7]}',
+        b'{"base":null,"steps":[{"name":"a","value":"1"}]}',
+        b'{"base":null,"steps":[{"arguments":"","name":"a","value":1}]}',
+        b'{"base":7,"steps":[{"arguments":"","name":"a","value":"1"}]}',
+        b'{"base":null,"steps":[{"arguments":"","name":"a","value":"1"}] }',
+    ],
+)
+def test_w6_recorded_steps_that_are_none_are_damaged(server: AttemptServer, payload: bytes) -> None:
+    server.payloads.append(("steps/1", payload))
+    with pytest.raises(steps.Damaged, match="the recorded steps are none"):
+        attempt(server).step("a", Counted())
+
+
+def test_w6_a_recorded_value_that_is_none_is_damaged(server: AttemptServer) -> None:
+    none = values.digest_of(b'{"args":[],"kwargs":{}}')
+    for text in ('"one', "[" * 100_000):
+        step = {"arguments": none, "name": "a", "value": text}
+        server.payloads.append(("steps/1", json.dumps({"base": None, "steps": [step]}, separators=(",", ":")).encode()))
+        with pytest.raises(steps.Damaged, match="the recorded value of step 'a' cannot be read"):
+            attempt(server).step("a", Counted())
+
+
+def test_w6_steps_that_are_gone_are_damaged(server: AttemptServer) -> None:
+    one = attempt(server)
+    for index in range(steps.GROUP_STEPS_MAX + 1):
+        one.step(f"{index}", lambda: 1)
+    server.payloads[-1:] = [server.payloads[0]] * 2
+    with pytest.raises(steps.Damaged, match="no longer among those of this order"):
+        one.step("a", lambda: 1)
+
+
 def test_w6_large_values_are_written_once(server: AttemptServer) -> None:
     one = attempt(server)
     text = "x" * (steps.VALUE_BYTES_MAX - 2)
@@ -308,12 +411,15 @@ def test_w6_large_values_are_written_once(server: AttemptServer) -> None:
 def test_w6_a_payload_has_the_registered_form(server: AttemptServer) -> None:
     attempt(server).step('q"uote', lambda: 1)
     attempt(server).step("b", lambda: {"z": (1.5, "\0"), "a": "ü"})
-    first, second = (payload for _, payload in server.payloads)
+    attempt(server).step("large", lambda: "x" * steps.GROUP_BYTES_MAX)
+    first, second, third = (payload for _, payload in server.payloads)
     none = values.digest_of(b'{"args":[],"kwargs":{}}')
     assert first == f'{{"base":null,"steps":[{{"arguments":"{none}","name":"q\\"uote","value":"1"}}]}}'.encode()
-    assert json.loads(second)["base"] == values.digest_of(first)
-    assert json.loads(second)["steps"][0]["value"] == '{"a":"ü","z":[1.5,"\\u0000"]}'
-    for payload in (first, second):
+    assert second.startswith(first.removesuffix(b"]}") + b",")
+    assert json.loads(second)["steps"][1]["value"] == '{"a":"ü","z":[1.5,"\\u0000"]}'
+    assert json.loads(third)["base"] == values.digest_of(second)
+    assert [step["name"] for step in json.loads(third)["steps"]] == ["large"]
+    for payload in (first, second, third):
         assert canonical.encode(canonical.parse(payload)) == payload
 
 

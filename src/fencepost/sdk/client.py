@@ -13,12 +13,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from _thread import allocate_lock
 from collections.abc import Mapping
 
 from fencepost.sdk.failures import Stopping
 from fencepost.sdk.names import Names, several
-from fencepost.sdk.wire import EXIT_USAGE, NOTHING_CHARGED, SAY_WHAT, Connection, Refused, StaleFence, Unreachable
+from fencepost.sdk.wire import (
+    EXIT_USAGE,
+    NOTHING_CHARGED,
+    SAY_WHAT,
+    Connection,
+    Refused,
+    StaleFence,
+    Unreachable,
+    own,
+)
 
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
@@ -50,7 +58,8 @@ class Yield(SystemExit):
 
 
 class Attempt:
-    """One attempt. Made from the environment by `attempt()`; safe for several threads."""
+    """One attempt. Made from the environment by `attempt()`; safe for several threads and for processes that are forked
+    off. Handed to a process that is started anew, it is the attempt of that process's own environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Raises Unreachable where the environment is not that of an attempt."""
@@ -68,10 +77,12 @@ class Attempt:
         self._params: dict[str, Any] | None = None
         self._stopping = ""
         self._asked_at = 0.0
-        self._steps: Steps | None = None
+        self._steps: dict[int, Steps] = {}  # of one process
         self._waits: dict[tuple[Any, ...], int] = {}  # how often each wait, behind what was saved, has returned
         self._saved: str | None = None  # what the program has saved last, as far as it was told
-        self._making = allocate_lock()
+
+    def __reduce__(self) -> tuple[Callable[[], Attempt], tuple[()]]:
+        return attempt, ()  # the token stays where it is
 
     @property
     def params(self) -> dict[str, Any]:
@@ -180,20 +191,17 @@ class Attempt:
         Stopping where the attempt is to end, StepChanged where the step was recorded with other arguments, StepRefused
         for what cannot be recorded, and whatever `function` raises, which leaves nothing recorded."""
         self.go_on()
-        with self._making:
-            if self._steps is None:
-                from fencepost.sdk.steps import Steps  # `bootstrap.LATE` names what it loads
+        from fencepost.sdk.steps import Steps  # `bootstrap.LATE` names what it loads
 
-                self._steps = Steps(self.request)
-            steps = self._steps
-        value: T = steps.run(name, function, arguments, named)
+        value: T = own(self._steps, lambda: Steps(self.request)).run(name, function, arguments, named)
         return value
 
     def close(self) -> None:
         """Hang up. What is said later is said over a new connection."""
         self.connection.close()
-        if self._steps is not None:
-            self._steps.close()
+        steps = self._steps.get(os.getpid())
+        if steps is not None:
+            steps.close()
 
     def go_on(self) -> None:
         """Raise Stopping if this attempt is to end now."""
@@ -240,10 +248,10 @@ class Attempt:
         same wait returns there. It is the same if it is asked for in the same words, behind as many steps, as often
         since the last of them, and with the same value in the last checkpoint of the program itself."""
         names = several(children, "the children")
-        steps = 0 if self._steps is None else self._steps.passed
+        own_steps = self._steps.get(os.getpid())
+        steps = 0 if own_steps is None else own_steps.passed
         words = (tuple(sorted(names)), question, after, steps)
-        with self._making:
-            nth = self._waits.get((*words, self._saved), 0)
+        nth = self._waits.get((*words, self._saved), 0)
         fields: dict[str, Any] = {"unless_over": True, "mark": f"{steps}.{nth}"}
         if names:
             fields["children"] = list(names)
@@ -256,9 +264,8 @@ class Attempt:
         reply = self.request("yield", **fields)[0]
         if reply["yielding"]:
             raise Yield
-        with self._making:
-            self._saved = reply["saved"]
-            self._waits[(*words, self._saved)] = nth + 1
+        self._saved = reply["saved"]
+        self._waits[(*words, self._saved)] = nth + 1
         ended: Ended = reply["ended"]
         return ended
 
@@ -308,21 +315,16 @@ def _money(money: object) -> dict[str, str]:
     return dict(money)
 
 
-_current: dict[int, Attempt] = {}
-_making = allocate_lock()
+_current: dict[str, Attempt] = {}
+_ONE: Final = "attempt"
 
 
 def attempt() -> Attempt:
     """The attempt that this process runs in. Raises Unreachable where it runs in none."""
-    with _making:
-        if os.getpid() not in _current:
-            _current.clear()
-            _current[os.getpid()] = Attempt(os.environ)
-        return _current[os.getpid()]
+    made = _current.get(_ONE)
+    return _current.setdefault(_ONE, Attempt(os.environ)) if made is None else made
 
 
 def adopt(made: Attempt) -> None:
-    """Let `attempt()` answer with this one in this process."""
-    with _making:
-        _current.clear()
-        _current[os.getpid()] = made
+    """Let `attempt()` answer with this one, here and in what is forked off."""
+    _current[_ONE] = made

@@ -19,15 +19,18 @@ from fencepost.sdk.client import Attempt, Yield
 from fencepost.sdk.executor import Declared, Result, declared_of
 from fencepost.sdk.failures import Failure, InputError, Stopping
 from fencepost.sdk.names import several
-from fencepost.sdk.wire import StaleFence, Unreachable
+from fencepost.sdk.wire import StaleFence, Unreachable, own
 
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
-    from typing import Any, Final, Literal, NamedTuple
+    from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
     from fencepost.sdk.failures import Kind
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
     class _Outcome(NamedTuple):
         outcome: Literal["succeeded", "failed", "stopped", "yielded"]
@@ -64,9 +67,15 @@ class Outcome(_Outcome):
 
 
 class HostedAttempt(Attempt):
-    """The attempt as its callable has it: a word about stopping ends it at the next thing that it says."""
+    """The attempt as its callable has it: a word about stopping ends it at the next thing that it says. A process that
+    was forked off ends by the signal itself, as soon as no step of its own is under way."""
 
     signalled = ""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(environment)
+        self._process = os.getpid()
+        self._under_way: dict[int, list[str]] = {}  # names of the steps of one process
 
     @property
     def stopping(self) -> str:
@@ -77,9 +86,27 @@ class HostedAttempt(Attempt):
         self.go_on()
         return reply
 
+    def step(self, name: str, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+        under_way = own(self._under_way, lambda: [])
+        under_way.append(name)
+        try:
+            return super().step(name, function, *arguments, **named)
+        finally:
+            under_way.remove(name)
+            if self.signalled:
+                self._end_forked()
+
     def terminate(self, number: int, frame: FrameType | None) -> None:
         """The first signal to end asks; what is under way may be finished, within the grace that the signal gives."""
         self.signalled = TERMINATED
+        self._end_forked()
+
+    def _end_forked(self) -> None:
+        """End a process that was forked off, unless it is at a step. Whoever made it waits for its end, and it may
+        have nothing more to say at which it could be told."""
+        if os.getpid() != self._process and not own(self._under_way, lambda: []):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class ExecutorChanged(InputError):
@@ -97,28 +124,41 @@ class ImportFailed(InputError):
 def main(arguments: Sequence[str]) -> int:
     """`module:function`, the name and version that its order names, and the file for the outcome."""
     call, name, version, path = arguments
-    outcome = _outcome(call, Declared(name=name, version=int(version)))
-    _tell(path, outcome)
+    process = os.getpid()
+    try:
+        outcome = _called(call, Declared(name=name, version=int(version)))
+    except BaseException as error:  # whatever a callable raises, SystemExit included, has to be told
+        if os.getpid() != process:
+            raise  # it was forked off, and ends like any other process
+        outcome = _ended(error)
+    if os.getpid() == process:
+        _tell(path, outcome)
     return outcome.exit_code
 
 
-def _outcome(call: str, declared: Declared) -> Outcome:
-    try:
-        attempt = HostedAttempt(os.environ)
-        signal.signal(signal.SIGTERM, attempt.terminate)
-        client.adopt(attempt)
-        return _finished(_loaded(call, declared)(attempt))
-    except Stopping as stop:
-        return Outcome(outcome="stopped", exit_code=EXIT_STOPPING, message=_cut(stop.reason))
-    except StaleFence as stale:
-        return Outcome(outcome="stopped", exit_code=EXIT_STOPPING, message=_cut(str(stale)))
-    except Yield:
+def _called(call: str, declared: Declared) -> Outcome:
+    attempt = HostedAttempt(os.environ)
+    signal.signal(signal.SIGTERM, attempt.terminate)
+    client.adopt(attempt)
+    return _finished(_loaded(call, declared)(attempt))
+
+
+def _ended(error: BaseException) -> Outcome:
+    """What comes of an exception. Nothing that it does when it is asked what it says takes its outcome away."""
+    if isinstance(error, Yield):
         return Outcome(outcome="yielded", exit_code=EXIT_WELL)
-    except BaseException as error:  # whatever a callable raises, SystemExit included, has to be told
-        # The interpreter's own writing of it: that of `traceback` is the same, and has to be loaded. Where the log is
-        # gone, or what the callable put in its place is none, nothing is shown.
+    if isinstance(error, Stopping | StaleFence):
+        return Outcome(outcome="stopped", exit_code=EXIT_STOPPING, message=_text(error))
+    try:
+        outcome = _raised(error)
+    except BaseException:
+        outcome = _failed("executor", "callable_raised", "an exception that raises when it is asked what it is")
+    try:
+        # The interpreter's own writing of it: that of `traceback` is the same, and has to be loaded.
         sys.__excepthook__(type(error), error, error.__traceback__)
-        return _raised(error)
+    except BaseException:
+        return outcome  # the log is gone, or what the callable put in its place is none
+    return outcome
 
 
 def _loaded(call: str, declared: Declared) -> Any:
@@ -149,7 +189,7 @@ def _finished(result: object) -> Outcome:
     if not isinstance(result, Result):
         return _failed("executor", "result_invalid", f"it returned a {type(result).__name__}, not a fencepost.Result")
     if result.kind is not None:
-        return _failed(result.kind, "callable_failed", _cut(str(result.message)))
+        return _failed(result.kind, "callable_failed", _text(result.message))
     try:
         files = tuple(os.path.normpath(name) for name in several(result.files, "the files of a result"))
     except TypeError as error:
@@ -177,13 +217,18 @@ def _raised(error: BaseException) -> Outcome:
 
 
 def _said(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:
-        text = "(it cannot say what)"
+    text = _text(error)
     if isinstance(error, SystemExit):
         text = f"the callable left by sys.exit({text})"
     return _cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _text(said: object) -> str:
+    """What somebody else's object says of itself, as a plain text."""
+    try:
+        return _cut("".join([str(said)]))
+    except BaseException:  # whatever it raises, this process is at its end, and has an outcome to tell
+        return "(it cannot say what)"
 
 
 def _places(error: BaseException) -> list[str]:

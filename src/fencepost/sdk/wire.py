@@ -15,8 +15,10 @@ from _thread import allocate_lock
 
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Final
+    from collections.abc import Callable, Mapping
+    from typing import Any, Final, TypeVar
+
+    Made = TypeVar("Made")
 
 VERSION: Final = 1
 LINE_BYTES_MAX: Final = 65_536
@@ -29,8 +31,9 @@ REPLY_TIMEOUT_S: Final = 120.0
 TRIES_MAX: Final = 4
 AGAIN_S: Final = 0.2
 BUSY_S: Final = 30.0
-NAMELESS_S: Final = 3.0  # for which a socket that is not there may come back
 """How long a worker that is busy is asked again."""
+NAMELESS_S: Final = 3.0
+"""How long a socket that is not there may take to come back."""
 
 NOTHING_CHARGED: Final = "a charge says what was used, and this one names no amount and nothing that is unknown"
 SAY_WHAT: Final = "name an amount, 0 where that is known, or what is unknown; charge when it is known, not before"
@@ -66,6 +69,19 @@ class Unreachable(Refused):
     """There is no worker to talk to: this is no attempt, or the worker is gone and the end of the attempt is near."""
 
 
+def own(by_process: dict[int, Made], make: Callable[[], Made]) -> Made:
+    """What this process has of its own, made when it first asks. What a parent had is let go of: a lock of it may be
+    held by a thread that is not here. Without a lock, since a dictionary takes a first value in once."""
+    process = os.getpid()
+    found = by_process.get(process)
+    if found is None:
+        found = by_process.setdefault(process, make())
+        for other in list(by_process):
+            if other != process:
+                by_process.pop(other, None)
+    return found
+
+
 def refusal_of(reply: Mapping[str, Any]) -> Refused:
     """The exception that says what a reply refuses."""
     error = reply.get("error")
@@ -88,16 +104,14 @@ def encode(fields: Mapping[str, Any]) -> bytes:
 
 
 class Connection:
-    """A way to ask the worker, made when it is first used and again when it breaks. Safe for several threads."""
+    """A way to ask the worker, made when it is first used and again when it breaks. Safe for several threads, and for
+    processes that are forked off: each has a link of its own, whatever a thread of another did as it began."""
 
     def __init__(self, path: str, token: str, *, timeout_s: float = REPLY_TIMEOUT_S) -> None:
         self._path = path
         self._token = token
         self._timeout_s = timeout_s
-        self._lock = allocate_lock()
-        self._socket: socket | None = None
-        self._left = b""
-        self._owner = 0  # process that opened the socket: a child that was forked off opens its own
+        self._links: dict[int, _Link] = {}  # of one process
 
     def ask(self, op: str, payload: bytes | None = None, **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask, and return the reply with the raw bytes behind it. Raises Refused, and Unreachable where nobody
@@ -119,14 +133,28 @@ class Connection:
         if payload is not None and len(payload) > PAYLOAD_BYTES_MAX:
             message = f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} are taken"
             raise Refused("too_large", message, "/bytes", "make it smaller", EXIT_USAGE)
-        with self._lock:
-            return self._insist(line + b"\n" + (payload or b""))
+        link = own(self._links, lambda: _Link(self._path, self._timeout_s))
+        with link.lock:
+            return link.insist(line + b"\n" + (payload or b""))
 
     def close(self) -> None:
-        with self._lock:
-            self._hang_up()
+        link = self._links.get(os.getpid())
+        if link is not None:
+            with link.lock:
+                link.hang_up()
 
-    def _insist(self, request: bytes) -> tuple[dict[str, Any], bytes]:
+
+class _Link:
+    """The socket of one process. The caller of whatever follows holds `lock`."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        self.lock = allocate_lock()
+        self._path = path
+        self._timeout_s = timeout_s
+        self._socket: socket | None = None
+        self._left = b""
+
+    def insist(self, request: bytes) -> tuple[dict[str, Any], bytes]:
         tries = 0
         began = time.monotonic()
         until = began + BUSY_S
@@ -134,7 +162,7 @@ class Connection:
             try:
                 reply, payload = self._once(request)
             except OSError as error:
-                self._hang_up()
+                self.hang_up()
                 if isinstance(error, BlockingIOError) and time.monotonic() < until:
                     time.sleep(AGAIN_S)  # a crowd waits to be let in
                     continue
@@ -170,8 +198,6 @@ class Connection:
         return reply, self._exactly(link, size)
 
     def _opened(self) -> socket:
-        if self._owner != os.getpid():
-            self._socket, self._left = None, b""  # a parent's: closing it here would not close it there
         if self._socket is None:
             link = socket(AF_UNIX, SOCK_STREAM)
             try:
@@ -180,7 +206,7 @@ class Connection:
             except BaseException:
                 link.close()
                 raise
-            self._socket, self._left, self._owner = link, b"", os.getpid()
+            self._socket, self._left = link, b""
         return self._socket
 
     def _line(self, link: socket) -> bytes:
@@ -208,7 +234,7 @@ class Connection:
             missing -= len(piece)
         return b"".join(pieces)
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket, self._left = None, b""

@@ -32,7 +32,8 @@ HEARTBEAT_S: Final = 1.0
 @dataclass(kw_only=True)
 class Desk:
     """`wish` is how the attempt ends if its program exits with 0; `note` a heartbeat that is not recorded yet,
-    `base` the payload that may be asked for by its digest: what the one that was served last is based on,
+    `bases` the payloads of steps that may be asked for by their digest: what those that were served are based on, at
+    most as many as an order has checkpoints,
     `chain` the last payload of steps and what it is based on, `set_aside` what its hold began with, once asked for,
     `over` the waits without a mark of which its program was told that they are over,
     `kept` by path the digest of the file as it was kept last and how often it had changed by then."""
@@ -47,7 +48,7 @@ class Desk:
     wish: WaitDraft | None = None
     note: str | None = None
     noted_at: float = -HEARTBEAT_S
-    base: str | None = None
+    bases: set[str] = field(default_factory=set)
     chain: tuple[str, str] = ("", "")
     set_aside: Mapping[str, int] | None = None
     over: set[str] = field(default_factory=set)

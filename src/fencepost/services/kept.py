@@ -41,7 +41,8 @@ class Kept:
             if own and form.builds_on in (None, saved.number - 1):
                 # It was accepted, and the answer was lost.
                 return Answer(reply=_checkpoint_reply(form.kind, saved.number, saved.envelope, digest, duplicate=True))
-        require_chained(self._means, desk, base, saved if form.kind == STEPS else None)
+        if form.kind == STEPS:
+            require_chained(self._means, desk, base, data, saved)
         stored = self._means.artifacts.put_bytes(data, classification=desk.spec.classification)
         command = SaveCheckpoint(
             attempt=desk.attempt,
@@ -61,19 +62,20 @@ class Kept:
 
     def resume(self, desk: Desk, form: ask.Resume, payload: bytes | None) -> Answer:
         require_kind(form.kind)
-        saved = order_of(self._means, desk).checkpoints.get(form.kind)
+        order = order_of(self._means, desk)
+        saved = order.checkpoints.get(form.kind)
+        reply: dict[str, Any] = {"kind": form.kind, "count": order.checkpoint_number}
         if saved is None:
             if form.optional:
-                return Answer(reply={"kind": form.kind, "number": 0, "checkpoint": None, "digest": None}, payload=b"")
+                return Answer(reply={**reply, "number": 0, "checkpoint": None, "digest": None}, payload=b"")
             raise Declined("no_checkpoint", f"the order has no checkpoint of kind {form.kind}")
         wanted = form.digest or saved.payload
-        if wanted not in (saved.payload, desk.base):
-            raise Declined(
-                "no_checkpoint", "the payload that was served last is not based on this one", where="/digest"
-            )
+        if wanted != saved.payload and (form.kind != STEPS or wanted not in desk.bases):
+            raise Declined("no_checkpoint", "no payload that was served is based on this one", where="/digest")
         data = self._means.artifacts.read(wanted, wire.PAYLOAD_BYTES_MAX)
-        desk.base = base_of(data) if form.kind == STEPS else None
-        reply = {"kind": form.kind, "number": saved.number, "checkpoint": saved.envelope, "digest": wanted}
+        if form.kind == STEPS:
+            desk.bases.add(base_of(data))
+        reply |= {"number": saved.number, "checkpoint": saved.envelope, "digest": wanted}
         return Answer(reply=reply, payload=data)
 
     def artifact(self, desk: Desk, form: ask.Artifact, payload: bytes | None) -> Answer:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
 
+from fencepost.core.ids import sha256_of
 from fencepost.ports.door import Asked, Clerk
 from fencepost.testing.simulator.executor import Tree
 from fencepost.testing.simulator.faults import Faults
@@ -32,6 +33,7 @@ YIELDS: Final = 3
 """How often an order's programs yield at most."""
 QUESTIONS: Final = ("go", "size")
 CHILDREN: Final = ("part", "rest", "last")
+STEPS: Final = "steps/1"
 SOCKET, TOKEN = "FENCEPOST_SOCKET", "FENCEPOST_TOKEN"
 
 NONE: Final[Mapping[str, Any]] = {}
@@ -189,6 +191,7 @@ class Speaker:
         self._number = 0
         self._count = 0
         self._known: Reply = {}
+        self._steps: str | None = None  # digest of the last steps that were saved, as far as it knows
         self._later(self._begin)
 
     # Time
@@ -242,6 +245,7 @@ class Speaker:
             self._end()
             return
         self._known, self._number = reply, reply["number"]
+        self._steps = reply["checkpoints"].get(STEPS, {}).get("digest")
         self._said.met(self._order, reply)
         if self._number and self._chance.random() < 0.5:
             kind = self._chance.choice(sorted(reply["checkpoints"]))
@@ -293,8 +297,8 @@ class Speaker:
         self._ask("artifact", kept, fields)
 
     def _checkpoint(self) -> None:
-        kind = self._chance.choice(("blob/1", "blob/1", "steps/1"))
-        payload = json.dumps({"at": f"{self._tree.job.attempt} {self._count}"}, separators=(",", ":")).encode()
+        kind = self._chance.choice(("blob/1", "blob/1", STEPS))
+        payload = self._state(kind, "")
         older = self._number > 0 and self._faults.hits("checkpoint_stale")
         builds_on = self._number - 1 if older else self._number
         fields: dict[str, Any] = {"kind": kind}
@@ -305,20 +309,33 @@ class Speaker:
             if reply["ok"]:
                 if older:
                     self._said.wrong(f"a checkpoint of {self._order} was accepted on number {builds_on} of more")
-                self._said.saved(self._order, kind, reply, payload)
-                self._number = reply["number"]
+                self._saved(kind, reply, payload)
             if self._faults.hits("said_twice"):
                 self._twice("checkpoint", reply, fields, payload)
             else:
                 self._on(reply)
 
         if self._faults.hits("built_beside"):
-            self._beside(kind, payload)
+            self._beside(kind)
         else:
             self._ask("checkpoint", saved, fields, payload)
 
-    def _beside(self, kind: str, payload: bytes) -> None:
+    def _state(self, kind: str, more: str) -> bytes:
+        """What a program saves at this turn; steps go on from the last ones that it knows of."""
+        at = f"{self._tree.job.attempt} {self._count}{more}"
+        step = {"arguments": sha256_of(b"[]"), "name": at, "value": "1"}
+        state = {"base": self._steps, "steps": [step]} if kind == STEPS else {"at": at}
+        return json.dumps(state, separators=(",", ":")).encode()
+
+    def _saved(self, kind: str, reply: Reply, payload: bytes) -> None:
+        self._said.saved(self._order, kind, reply, payload)
+        self._number = reply["number"]
+        if kind == STEPS:
+            self._steps = reply["digest"]
+
+    def _beside(self, kind: str) -> None:
         """Two threads of one program each save a state on the same one: one is refused, and neither is lost unsaid."""
+        payloads = [self._state(kind, more) for more in ("", "!")]
         self._count += 1  # so that the next state that it saves is another one
         both: list[tuple[Reply, bytes]] = []
         number = self._number
@@ -328,8 +345,7 @@ class Speaker:
             def one(reply: Reply, _: bytes | None) -> None:
                 both.append((reply, data))
                 if reply["ok"]:
-                    self._said.saved(self._order, kind, reply, data)
-                    self._number = reply["number"]
+                    self._saved(kind, reply, data)
                 if sum(each["ok"] for each, _ in both) > 1:
                     self._said.wrong(f"two checkpoints of {self._order} were accepted on number {number}")
                 if len(both) == 2:
@@ -337,7 +353,7 @@ class Speaker:
 
             return one
 
-        for data in (payload, payload[:-2] + b'!"}'):
+        for data in payloads:
             request = {"v": 1, "token": environment[TOKEN], "op": "checkpoint", "kind": kind, "builds_on": number}
             line = json.dumps({**request, "bytes": len(data)}).encode()
             if not self._doors.ask(environment[SOCKET], line, data, heard(data)):
