@@ -100,15 +100,15 @@ class AttemptServer:
         return {"recorded": True}, b""
 
     def _checkpoint(self, request: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
+        digest = f"sha256:{hashlib.sha256(payload).hexdigest()}"
         count = len(self.payloads)
         builds_on = request.get("builds_on", count)
         if builds_on == count - 1 and self.payloads[-1] == (request["kind"], payload):
-            return {"number": count}, b""  # said twice
+            return {"number": count, "digest": digest}, b""  # said twice
         if builds_on != count:
             error = {"code": "checkpoint_moved", "message": "others were first", "where": "/builds_on", "next": ""}
             return {"ok": False, "error": error, "exit": 5}, b""
         self.payloads.append((request["kind"], payload))
-        digest = f"sha256:{hashlib.sha256(payload).hexdigest()}"
         self.by_digest[digest] = payload
         return {"number": len(self.payloads), "digest": digest}, b""
 
