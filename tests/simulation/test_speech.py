@@ -20,7 +20,7 @@ from fencepost.testing.simulator.scenario import draw
 from fencepost.testing.simulator.shrink import run
 from tests.simulation.test_simulator import first_problem
 
-SEEDS = 15
+SEEDS = 22
 SAID = ("SaveCheckpoint", "RecordArtifact", "ChargeUsage", "SubmitChild", "ReportYielded", "AnswerOrder", "EndWait")
 WAITS = ("active -> waiting", "waiting -> ready", "waiting -> cancelled")
 

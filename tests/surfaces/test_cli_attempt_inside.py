@@ -331,7 +331,7 @@ LINES = [
         "fencepost attempt resume --kind steps/1",
         "fencepost attempt charge --receipt r --provider p --tokens-input 1 --tokens-output 2 --money A:1 --money B:2",
         "fencepost attempt yield --cancel",
-        "fencepost attempt yield --question q --prompt p --child a --child b --after 1s",
+        "fencepost attempt yield --question q --prompt p --child a --child b --after 1s --mark m --unless-over",
         "fencepost attempt answer q",
         "fencepost attempt output c p --to f",
         "fencepost attempt status --json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -226,6 +227,23 @@ def test_why_says_that_the_clock_is_blocked(fresh: tuple[World, Cli]) -> None:
     assert clock["state"] == "clock_reconciliation_required"
     assert clock["quarantine"]["difference_us"] == pytest.approx(60 * SECOND_US, abs=SECOND_US)
     assert "by its own ticks; " in cli("clock", "show").out
+
+
+@pytest.mark.parametrize("noun", ["order", "plan"])
+def test_w19_the_note_of_a_cancel_is_kept_and_shown(fresh: tuple[World, Cli], noun: str) -> None:
+    """New user's finding 15: it was taken and lost."""
+    world, cli = fresh
+    world.submit("two", (draft("a"), draft("b")))
+    note = "the wrong \x1b[31mbranch\nand too late"
+    cli("order", "cancel", "b")
+    cli(noun, "cancel", "two/a" if noun == "order" else "two", "--note", note)
+    assert cli.json("order", "why", "two/a")["note"] == note
+    assert cli.json("order", "show", "two/a")["note"] == note
+    assert "  note: the wrong ?[31mbranch\n  and too late\n" in cli("order", "why", "two/a").out
+    assert re.search(r"\nnote +the wrong \?\[31mbranch\n +and too late\n", cli("order", "show", "two/a").out)
+    assert "note" not in cli.json("order", "why", "two/b"), "of its own cancel nobody said why"
+    assert cli.json("order", "show", "two/b")["note"] is None
+    assert cli("journal", "export").out.count("the wrong ") == 1
 
 
 def test_cancel_is_done_once_under_one_key(fresh: tuple[World, Cli]) -> None:

@@ -121,6 +121,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "attempt yield": _page(
         ("fencepost attempt yield --question colour --prompt 'Which one?'", "a person answers: order answer"),
         ("fencepost attempt yield --child draft --child check --after 1h", "both children, or an hour"),
+        ("fencepost attempt yield --child draft --after 1h --unless-over", "exit code 3: it is over, so go on"),
         exits=(0, 1, 2, 3, 5),
         more="Waiting holds no slot, no lease and no budget. With a checkpoint of its own the attempt costs none.",
     ),

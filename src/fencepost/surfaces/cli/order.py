@@ -295,7 +295,7 @@ def cancel(
     name: Name,
     /,
     *,
-    note: Annotated[str, Parameter(help="Why; kept with the request.")] = "",
+    note: Annotated[str, Parameter(help="Why; kept with the record, and shown by order why and show.")] = "",
     command_key: CommandKey = None,
     options: Globals = NO_GLOBALS,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Why an attempt's result was not accepted, and what a waiting order waits for: what a reason code leaves open."""
+"""Why a result was not accepted, what a waiting order waits for, why a person cancelled: what a reason leaves open."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from fencepost.core.instant import format_duration
 from fencepost.core.machines import ENDED
 from fencepost.core.matching import matches
 from fencepost.core.records.attempt import ResultApplication, ResultFacts, VerificationReceipt
-from fencepost.core.records.plan import Wait
-from fencepost.core.state import AttemptState, OrderState
+from fencepost.core.records.plan import PlanCancelRequested, Wait, WorkOrderMoved
+from fencepost.core.state import AttemptState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.funds import Lack, funding_step, lacks, lacks_text, retry_left_out
@@ -53,6 +53,21 @@ def left_out_lines(look: Look, order: OrderState) -> list[str]:
     """Why a retry that the plan promised was left out; nothing where none was."""
     found = retry_left_out(look, order)
     return [f"no further attempt: {lacks_text(found)}"] if found else []
+
+
+def note_of(look: Look, order: OrderState) -> str:
+    """Why a person has cancelled the order, or its whole plan, in the words that were given with it; "" for none."""
+    if order.note_seq:
+        return look.body(order.note_seq, WorkOrderMoved).note
+    plan = look.find(order.plan, PlanState) if order.plan is not None and order.reason == "plan_cancelled" else None
+    return "" if plan is None or not plan.cancel_seq else look.body(plan.cancel_seq, PlanCancelRequested).note
+
+
+def note_lines(look: Look, order: OrderState) -> list[str]:
+    """The same for people; nothing where nothing was said."""
+    note = note_of(look, order)
+    first, *rest = line_by_line(note)
+    return [f"note: {first}", *rest] if note.strip() else []
 
 
 def wait_lines(look: Look, order: OrderState) -> list[str]:

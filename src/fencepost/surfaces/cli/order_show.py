@@ -24,6 +24,7 @@ from fencepost.surfaces.cli.order_failure import (
     CHILDREN_SHOWN_MAX,
     failure_lines,
     left_out_lines,
+    note_of,
     open_children,
     question_lines,
 )
@@ -118,6 +119,7 @@ def show_document(look: Look, order: OrderState) -> dict[str, Any]:
         "attempts_made": [made_document(look, attempt) for attempt in look.attempts(order.order)],
         "budget": [account_of(look, subject).document() for subject in order.accounts],
         "over": over_of(look, order),
+        "note": note_of(look, order) or None,
         "records": {
             "spec": order.spec_seq,
             "result": order.result_seq or None,
@@ -196,6 +198,7 @@ def show_text(look: Look, order: OrderState, document: Mapping[str, Any], out: T
         ("state", f"{state_text(order.state, order.reason)}{sentence}"),
     ]
     rows += [("result", line) for line in failure_lines(look, order) + left_out_lines(look, order)]
+    rows += [("note", line) for line in line_by_line(document["note"])] if document["note"] else []
     rows += _wait_rows(look, order)
     if order.replaces is not None:
         rows.append(("replaces", order.replaces))

@@ -23,7 +23,14 @@ from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
-from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, wait_lines, wait_step
+from fencepost.surfaces.cli.order_failure import (
+    failure_lines,
+    left_out_lines,
+    note_lines,
+    note_of,
+    wait_lines,
+    wait_step,
+)
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.retry_step import funded_retry_of, retry_of, with_retry
 from fencepost.surfaces.cli.typed import here, plan_file, plan_step
@@ -70,6 +77,9 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     if order.state in ("failed", "retry_wait") and (facts := look.facts(order.result_seq)) is not None:
         document["detail"] = facts.message
         document["details"] = failure_lines(look, order) + left_out_lines(look, order)
+    if note := note_of(look, order):
+        document["note"] = note
+        document["details"] = note_lines(look, order)
     if order.wait is not None:
         document["details"] = wait_lines(look, order)
         document["next"] = wait_step(look, order) or document["next"]

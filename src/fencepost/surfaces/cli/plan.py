@@ -236,7 +236,7 @@ def cancel(
     name: Named = None,
     /,
     *,
-    note: Annotated[str, Parameter(help="Why, for the record.")] = "",
+    note: Annotated[str, Parameter(help="Why; kept with the record, and shown by order why and show.")] = "",
     command_key: CommandKey = None,
     options: Globals = NO_GLOBALS,
 ) -> None:

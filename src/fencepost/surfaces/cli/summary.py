@@ -18,7 +18,7 @@ from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
 from fencepost.surfaces.cli.accounts import refused_of
 from fencepost.surfaces.cli.order_attempts import tries_text
-from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, wait_lines, wait_step
+from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, note_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
 from fencepost.surfaces.cli.retry_step import with_retry
 from fencepost.surfaces.cli.summary_fold import folded_rows, names_text, step_lines
@@ -236,7 +236,7 @@ def _helps(
     ordinal = attempt.ordinal if attempt is not None else None
     step = filled_step(with_retry(look, order, row.next_step), file=file, is_open=plan.open > 0)
     step = named_step(step, name, ordinal)
-    return tuple(failure_lines(look, order) + left_out_lines(look, order)), step
+    return (*note_lines(look, order), *failure_lines(look, order), *left_out_lines(look, order)), step
 
 
 def _lacks_budget(order: OrderState) -> bool:
