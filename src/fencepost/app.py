@@ -41,7 +41,7 @@ from fencepost.storage import sqlite
 if TYPE_CHECKING:  # what most commands do not need is loaded by those that do
     from fencepost.adapters.artifacts.pack import Packs
     from fencepost.adapters.artifacts.store import FileArtifactStore
-    from fencepost.adapters.diagnosis import FileSystem, ProcessLimits
+    from fencepost.adapters.diagnosis import FileSystem, FreeSpace, ProcessLimits
     from fencepost.adapters.executors.command import CommandExecutor
     from fencepost.adapters.executors.log_reader import LogView
     from fencepost.adapters.workspace import Workspaces
@@ -97,7 +97,7 @@ class Diagnosis(NamedTuple):
     door_folder: Callable[[Path, str, Mapping[str, str]], Path | None]
     doors_heard: Callable[[Path, str, Mapping[str, str]], int]
     file_system: Callable[[Path], FileSystem | None]
-    free_space: Callable[[Path], tuple[int, int | None]]
+    free_space: Callable[[Path], FreeSpace]
     git_version: Callable[[], str | None]
     limits: Callable[[], ProcessLimits]
     locks_exclude: Callable[[Path], bool]

@@ -355,6 +355,19 @@ def test_both_ways_of_reading_a_command_read_the_same(line: str, monkeypatch: py
     assert len(read) == 2 and read[0] == read[1]
 
 
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (("yield", "--prompt", "hm"), "--question NAME --prompt TEXT"),
+        (("yield",), "--question NAME, --child NAME, --after 10m"),
+        (("artifact", "."), "name the files in it one by one"),
+        (("artifact", "./"), "name the files in it one by one"),
+    ],
+)
+def test_w5_what_was_left_out_is_named(at: Inside, words: tuple[str, ...], step: str) -> None:
+    assert step in at.error(*words, code=2)["next"]
+
+
 def test_w5_a_quiet_command_says_nothing_and_does_the_same(at: Inside) -> None:
     """In a shell program each receipt would stand in the log, and as the last line of the live view."""
     (at.speaker.workspace / "a.txt").write_bytes(b"state")

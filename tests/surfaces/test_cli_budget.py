@@ -126,3 +126,17 @@ def test_what_cannot_be_done_says_so(cli: Cli, words: tuple[str, ...], code: int
     assert (answer.code, answer.out) == (code, "")
     assert answer.error["code"] == reason
     assert cli.json("journal", "verify")["sequence"] == before
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "step"),
+    [
+        ("usd:5", "'usd' is no currency", "write USD:5"),
+        ("XYZ:5", "'XYZ' is no currency", "write for example USD:2.50"),
+        ("5", "has no currency", "write for example USD:2.50"),
+    ],
+)
+def test_money_in_no_currency_is_told_what_is_meant(cli: Cli, text: str, told: str, step: str) -> None:
+    answer = cli("budget", "set", "p", "--money", text, "--json")
+    assert (answer.code, answer.error["code"], answer.error["next"]) == (2, "bad_money", step)
+    assert told in answer.error["message"]

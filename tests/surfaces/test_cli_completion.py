@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.surfaces.cli import frame
 from fencepost.surfaces.cli.command_tree import read_all
 from fencepost.surfaces.cli.completion import SCRIPTS
 from fencepost.surfaces.cli.completion_words import candidates
@@ -280,3 +281,11 @@ def test_a_tab_completes_in_a_real_shell(repo: Repo, shell: str) -> None:
         assert {line: terminal.completed(line, wanted) for line, wanted in COMPLETED.items()} == COMPLETED
     finally:
         terminal.close()
+
+
+def test_what_scripts_ask_with_is_offered_to_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.run(("completion", "--help")) == 0
+    assert "words|" not in (told := capsys.readouterr().out) and "|words" not in told and "`words`" not in told
+    assert frame.run(("completion", "fishy")) == 2
+    told = capsys.readouterr().err
+    assert "bash, zsh, fish" in told and "Did you mean fish?" in told and "words" not in told

@@ -301,6 +301,7 @@ def _on_small_disk(patient: Patient, options: str) -> Items:
 
 
 def disk_full(patient: Patient) -> Items:
+    (patient.home / "artifacts/filler").write_bytes(bytes(26 * 2**20))
     return _on_small_disk(patient, "size=32m")
 
 
@@ -591,6 +592,15 @@ ELSEWHERE = {"python_too_old", "containment_weak", "platform_unsupported", "netw
 def test_x3_every_fault_of_the_registry_is_made_here() -> None:
     assert set(FAULTS) == set(MADE) | ELSEWHERE
     assert len(MADE) >= 20
+
+
+def test_a_small_disk_with_room_is_not_full(patient: Patient) -> None:
+    assert codes(_on_small_disk(patient, "size=32m")) == ["disk_low"]
+
+
+def test_lost_keys_are_told_once(patient: Patient) -> None:
+    shutil.rmtree(patient.home / "keys")
+    assert codes(patient.doctor()).count("keys_missing") == 1
 
 
 def test_keys_that_others_may_read_are_told_once(patient: Patient) -> None:

@@ -20,6 +20,7 @@ from fencepost.services.leases import Leases
 from fencepost.services.sink import Sink
 from fencepost.surfaces.cli import graph_layout, graph_svg
 from fencepost.surfaces.cli.graph_model import Graph, Need, Node, layers_of
+from fencepost.surfaces.cli.graph_text import graph_lines
 from tests.surfaces.cli_world import Cli, World, draft, needs
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -387,3 +388,22 @@ def test_ten_thousand_orders_are_laid_out_in_seconds() -> None:
     before = time.process_time()
     assert len(laid_out(large).slots) == 10_000
     assert time.process_time() - before < 20
+
+
+def test_children_are_said_to_be_inside_their_parent() -> None:
+    def node(name: str, *, parent: str = "", behind: str = "") -> Node:
+        needs = (Need(kind="required", members=(behind,)),) if behind else ()
+        return Node(
+            order=name, name=name, state="applied", reason="applied", may_fail=False, needs=needs, parent=parent
+        )
+
+    nodes = (
+        node("survey"),
+        node("ship", behind="survey"),
+        node("survey.a", parent="survey"),
+        node("survey.b", parent="survey", behind="survey.a"),
+    )
+    graph = Graph(plan="p", name="p", sequence=1, nodes=nodes, layers=layers_of(nodes))
+    lines = [line.strip() for line in graph_lines(graph)]
+    assert "2  applied  ship  needs survey" in lines and "applied  survey.a  inside survey" in lines
+    assert "3  applied  survey.b  inside survey, needs survey.a" in lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
 
 from fencepost.surfaces.cli.summary_fold import folded_rows, names_text, step_lines
 from fencepost.surfaces.cli.summary_table import Entry
-from tests.surfaces.cli_run_world import make_repo
+from tests.surfaces.cli_run_world import WAIT_S, make_repo
 
 FAN = "".join(f'[[work]]\nname = "fan-{number:02}"\nneeds = ["b1"]\nrun = ["true"]\n' for number in range(1, 41))
 WIDE = f"""\
@@ -78,3 +80,23 @@ def test_a_step_stands_once_and_says_whose_it_is() -> None:
     assert step_lines([("a", "wait"), ("b", "wait"), ("c", "look")])[0] == "next: wait  (a; b)"
     many = step_lines([(f"o{number}", f"fencepost order log p/o{number}") for number in range(12)])
     assert len(many) == 9 and many[-1] == "and 4 more steps"
+
+
+def test_an_order_whose_worker_was_killed_is_said_to_have_lost_it(tmp_path: Path) -> None:
+    """As `order list` says it: nobody is at work, and there is no output to follow."""
+    repo = make_repo(tmp_path)
+    repo.write(
+        "plan.toml",
+        '[budget]\nattempts = 9\n[[work]]\nname = "a"\nrun = ["sh", "-c", "touch $FENCEPOST_REPO/began; sleep 60"]\n',
+    )
+    running = repo.start("run", "plan.toml")
+    until = time.monotonic() + WAIT_S
+    while not (repo.folder / "began").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    told = repo.call("run", "plan.toml", "--no-work", "--timeout", "100ms").stdout
+    row = next(line for line in told.splitlines() if line.startswith("a  "))
+    assert "worker gone" in row and "order log" not in told
+    assert "next: fencepost run plan.toml" in told

@@ -17,13 +17,13 @@ from fencepost.core.state import PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.graph_model import read_graph
 from fencepost.surfaces.cli.graph_svg import graph_svg
-from fencepost.surfaces.cli.view import follow
+from fencepost.surfaces.cli.view import follow, live
 from fencepost.surfaces.cli.view.cells import Line, text_of
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
 from fencepost.surfaces.cli.view.follow import Follower
 from fencepost.surfaces.cli.view.live import LiveView
 from fencepost.surfaces.cli.view.logs import last_log_line
-from fencepost.surfaces.cli.view.reasons import Reasons
+from fencepost.surfaces.cli.view.reasons import GONE, Reasons
 from tests.surfaces.board import Board
 from tests.surfaces.cli_world import World, draft, main_orders, needs, sh, wait_for
 
@@ -322,3 +322,39 @@ def test_w28_ten_thousand_orders_are_redrawn_in_fifty_milliseconds(tmp_path: Pat
             picture_lines(app, follower)
             took.append(time.process_time() - before)
     assert sorted(took)[len(took) // 2] < 0.05, took
+
+
+def test_a_row_whose_next_attempt_runs_is_not_said_to_have_lost_its_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who lives is looked at now and then; an attempt that has begun since is not the one that was looked at."""
+    world = World(tmp_path)
+    retry = Retry(on=("executor",), backoff_us=1_000, backoff_max_us=1_000)
+    script = f"test -e {tmp_path}/go && sleep 60; while ! test -e {tmp_path}/go; do sleep 0.05; done; exit 75"
+    plan = world.submit("main", [draft("a", sh(script), retry=retry)])
+    monkeypatch.setattr(live, "is_orphan", lambda *_: True)
+    board = Board(60, 20)
+    with world.working() as app:
+
+        def runs(ordinal: int) -> None:
+            def ready(look: Look) -> bool:
+                (order,) = look.orders(plan)
+                attempt = look.attempt(order.attempt) if order.attempt else None
+                return attempt is not None and attempt.state == "running" and attempt.ordinal == ordinal
+
+            wait_for(app, ready)
+
+        runs(1)
+        with app.kernel.reader.look() as look:
+            follower = Follower(look, plan=plan)
+        view = LiveView(app, board.out, follower, hint="")
+        choice = chosen(follower.picture(), PLACE)
+        view._look_who_lives(100.0)
+        assert [detail.note for detail in view._details(choice).values()] == [GONE]
+        (tmp_path / "go").touch()
+        runs(2)
+        with app.kernel.reader.look() as look:
+            view.tell(look)
+        view._look_who_lives(100.1)
+        assert GONE not in [detail.note for detail in view._details(choice).values()]
+    board.close()

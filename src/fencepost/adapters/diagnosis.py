@@ -57,10 +57,19 @@ def takes_files(folder: Path) -> bool:
         return False
 
 
-def free_space(folder: Path) -> tuple[int, int | None]:
-    """Bytes and files that this user can still make where `folder` lies; files None where they are not counted."""
+class FreeSpace(NamedTuple):
+    """What this user can still make, and what there is at all; files None where they are not counted."""
+
+    free_bytes: int
+    free_files: int | None
+    all_bytes: int
+
+
+def free_space(folder: Path) -> FreeSpace:
+    """Where `folder` lies."""
     found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+    files = found.f_favail if found.f_files else None
+    return FreeSpace(found.f_bavail * found.f_frsize, files, found.f_blocks * found.f_frsize)
 
 
 def file_system(folder: Path, mounts: Path = _MOUNTS) -> FileSystem | None:

@@ -84,7 +84,9 @@ class Kept:
         )
         if isinstance(kept, OutputProblem):
             outside = form.path.startswith("/") or ".." in form.path.split("/")
+            is_folder = not outside and not form.path.strip("./")
             step = "name a file of the workspace, by its path from there" if outside else ""
+            step = "name the files in it one by one, such as report.txt" if is_folder else step
             raise Declined(kept.code, f"{kept.path}: {kept.message}", where="/path", next_step=step)
         ref = ArtifactRef(path=kept.path, digest=kept.digest, bytes=kept.bytes, mode=int(kept.mode, 8))
         command = RecordArtifact(

@@ -31,13 +31,15 @@ def wish_of(form: ask.Yield, order: OrderState, duration_max_us: int) -> WaitDra
     if len(set(form.children)) != len(form.children):
         raise Declined("out_of_range", "a child is named twice", where="/children")
     after_us = _after_us(form)
+    if form.prompt and not form.question:
+        step = "name its question too: --question NAME --prompt TEXT, ask(NAME, TEXT) in Python"
+        raise Declined("out_of_range", "a prompt without a question asks nobody", where="/prompt", next_step=step)
     if not (form.question or form.children or after_us):
-        raise Declined("out_of_range", "nothing is named that could be waited for", where="")
+        step = "name a question, children or a time: --question NAME, --child NAME, --after 10m"
+        raise Declined("out_of_range", "nothing is named that could be waited for", where="", next_step=step)
     if form.question and NAME_RULE.fullmatch(form.question) is None:
         message = f"{form.question!r} is no name of a question: [a-z][a-z0-9-]{{0,62}}"
         raise Declined("bad_name", message, where="/question")
-    if form.prompt and not form.question:
-        raise Declined("out_of_range", "a prompt without a question asks nobody", where="/prompt")
     if after_us > duration_max_us:
         raise Declined("out_of_range", "nobody waits that long: at most 365d", where="/after")
     orders = tuple(order.children[name] for name in form.children)

@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from types import FrameType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 from fencepost.surfaces.cli.context import NO_GLOBALS, Globals, emit
 
@@ -118,20 +119,32 @@ end
 complete -c fencepost -f -a '(__fencepost_complete)'
 """
 
+ASKING: Final = "words"
 SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def _shell(_type: Any, tokens: Sequence[Token]) -> Any:
+    """A shell, or what its script asks with, which nobody types and nothing offers."""
+    word = tokens[0].value
+    if word not in (*SCRIPTS, ASKING):
+        near = get_close_matches(word, SCRIPTS, n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{word!r} is no shell that is known: choose from {', '.join(SCRIPTS)}.{meant}")
+    return word
 
 
 @app.default
 def completion(
     shell: Annotated[
-        Literal["bash", "zsh", "fish", "words"], Parameter(help="Which shell; `words` is what scripts ask.")
+        Literal["bash", "zsh", "fish"],
+        Parameter(help="Which shell.", converter=_shell),
     ],
     /,
-    *typed: Annotated[str, Parameter(help="The words before the cursor, for `words`; the last one is completed.")],
+    *typed: Annotated[str, Parameter(help="Words before the cursor: what the scripts ask about.")],
     options: Globals = NO_GLOBALS,
 ) -> int:
-    if shell != "words":
-        script = SCRIPTS[shell]
+    script = SCRIPTS.get(shell)
+    if script is not None:
         emit(options, {"shell": shell, "script": script}, lambda out: print(script, end="", file=out))
         return 0
     print_candidates(list(typed))

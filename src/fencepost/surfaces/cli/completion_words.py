@@ -27,7 +27,6 @@ ORDERS_MAX: Final = FIRST_VALUES.plan_orders_max
 ABOUT_CHARACTERS_MAX: Final = 100
 FILES: Final = (":files", "")
 FOLDERS: Final = (":folders", "")
-INTERNAL: Final = ("words",)  # what a shell's script asks with, and nobody types
 PLANS_LOOKED_AT_MAX: Final = 20  # for orders that ask
 _ORDER_NOUNS: Final = ("order", "attempt")
 
@@ -137,7 +136,7 @@ def _arguments(words: Sequence[str], before: Sequence[str], options: Mapping[str
 
 def _argument(command: Command, argument: Parameter, given: Mapping[str, str], current: str) -> list[Candidate]:
     if argument.choices:
-        return [(choice, "") for choice in argument.choices if choice not in INTERNAL]
+        return [(choice, "") for choice in argument.choices]
     if argument.name in ("FILE",) or command.name in ("run", "doctor", "plan check", "plan submit", "plan diff"):
         return [FILES]
     if command.name == "order answer" and argument.name == "NAME":

@@ -43,11 +43,11 @@ def _alike(layer: Sequence[Node]) -> list[list[Node]]:
 def _block(nodes: Sequence[Node], *, lead: str, state_width: int, names: Mapping[str, str]) -> list[str]:
     start = f"{lead}  {nodes[0].state.ljust(state_width)}  "
     titles = ", ".join(_title(node) for node in nodes)
-    needs = f"needs {needs_text(nodes[0], names)}"
-    if nodes[0].needs and len(start) + len(titles) + len(needs) + 2 < columns():
+    needs = _behind(nodes[0], names)
+    if needs and len(start) + len(titles) + len(needs) + 2 < columns():
         return [f"{start}{titles}  {needs}"]
     lines = wrapped(titles, indent=start, after=" " * len(start))
-    if nodes[0].needs:
+    if needs:
         indent = " " * (len(lead) + 4)
         lines += wrapped(needs, indent=indent, after=indent + "  ")
     return lines
@@ -55,6 +55,13 @@ def _block(nodes: Sequence[Node], *, lead: str, state_width: int, names: Mapping
 
 def _title(node: Node) -> str:
     return one_line(node.name) + (" (may fail)" if node.may_fail else "")
+
+
+def _behind(node: Node, names: Mapping[str, str]) -> str:
+    """What it stands behind: the order that submitted it, and what it needs; "" for nothing."""
+    parts = [f"inside {one_line(names[node.parent])}"] if node.parent else []
+    parts += [f"needs {needs_text(node, names)}"] if node.needs else []
+    return ", ".join(parts)
 
 
 def needs_text(node: Node, names: Mapping[str, str]) -> str:

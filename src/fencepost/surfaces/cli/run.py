@@ -39,6 +39,7 @@ from fencepost.surfaces.cli.context import (
     recorded_is,
 )
 from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.living import orphans
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.plan_files import read_source
 from fencepost.surfaces.cli.plan_warnings import warning_lines
@@ -240,7 +241,8 @@ def _judged(app: App, plan: str, signalled: int | None, *, timed_out: bool) -> t
     """The report, and the exit code that holds first: signal, timeout, waiting, not applied, well."""
     with app.kernel.reader.look() as look:
         state = _plan(look, plan)
-        outcome = plan_outcome(state, look.orders(plan), look.clock(), look.get) if not state.open else "waiting"
+        orders = look.orders(plan)
+        outcome = plan_outcome(state, orders, look.clock(), look.get) if not state.open else "waiting"
         code = 0 if outcome == "done" else EXIT_NOT_APPLIED
         if state.open:
             if signalled is not None:
@@ -249,7 +251,8 @@ def _judged(app: App, plan: str, signalled: int | None, *, timed_out: bool) -> t
                 outcome, code = "timeout", EXIT_TIMEOUT
             else:
                 code = EXIT_PERSON
-        return report(look, state, outcome), code
+        gone = orphans(look, orders, app.locks, app.kernel.clock.read()) if state.open else set()
+        return report(look, state, outcome, gone=gone), code
 
 
 def _finish(found: Report, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -54,6 +54,7 @@ class Finding:
     details: tuple[str, ...] = ()  # why it was not applied, where more is known than its reason says
     following: str = ""
     refused: Mapping[str, int] = field(default_factory=dict)  # charged in currencies that are not budgeted above it
+    is_orphan: bool = False  # its attempt lives on paper only: the worker that had it is gone
     tries: str = "-"  # its own: those of the orders that it submitted stand beside them
 
 
@@ -78,7 +79,8 @@ class Report:
         }
 
 
-def report(look: Look, plan: PlanState, outcome: str) -> Report:
+def report(look: Look, plan: PlanState, outcome: str, *, gone: Set[str] = frozenset()) -> Report:
+    """`gone` are the orders whose worker is seen to be gone (`living.orphans`)."""
     orders = look.orders(plan.plan)
     attempts = look.many([order.attempt for order in orders if order.attempt])
     findings = []
@@ -93,9 +95,12 @@ def report(look: Look, plan: PlanState, outcome: str) -> Report:
         if order.state == "dependency_failed" and causes_left > 0:
             details, causes_left = because_lines(look, order), causes_left - 1
             following = "" if details else following  # what helps its cause brings it back
+        if order.order in gone:
+            following = filled_step("fencepost run PLAN, or fencepost worker start", file=file, is_open=plan.open > 0)
         findings.append(
             Finding(
                 order=order,
+                is_orphan=order.order in gone,
                 attempt=known,
                 facts=facts,
                 details=details,
@@ -209,7 +214,7 @@ def _entry(finding: Finding) -> Entry:
         files, checks = _proofs(finding, facts)
         return msgspec.structs.replace(entry, told=checks, copied=tuple(files))
     allowed = "may fail" if order.may_fail and order.state in ENDED and order.state != "applied" else ""
-    reason = order.reason if order.reason != order.state else ""
+    reason = "worker gone" if finding.is_orphan else order.reason if order.reason != order.state else ""
     told = ", ".join(part for part in (reason, allowed) if part)
     return msgspec.structs.replace(entry, told=told, below=(*entry.below, *finding.details))
 

@@ -119,8 +119,8 @@ def _home(home: Path, config: Config) -> Iterator[Line]:
     if any(line.level == "bad" and line.check in ("home", "store") for line in found):
         return
     try:
-        # Keys that others may read are told already, by whoever needs no store for it.
-        told = any(line.code == "keys_open" for line in found)
+        # Keys that others may read, or that are lost, are told already, by whoever needs no store for it.
+        told = any(line.code in ("keys_open", "keys_missing") for line in found)
         with opened_home(home, config) as opened:
             yield from inside_lines(opened, keys_told=told)
     except CommandError as error:

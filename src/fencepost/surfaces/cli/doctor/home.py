@@ -13,6 +13,7 @@ from fencepost.surfaces.cli.doctor.findings import Line, fault, well
 
 FREE_WARN_BYTES = 2**30
 FREE_BAD_BYTES = 64 * 2**20
+FULL_SHARE = 4  # a disk of which more than this part is free is small, and not full
 FREE_FILES_BAD = 1_000
 SHOWN_MAX = 8
 MEBIBYTE = 2**20
@@ -69,9 +70,9 @@ def _file_system(home: Path) -> Iterator[Line]:
 
 
 def _space(home: Path) -> Line:
-    free_bytes, free_files = diagnosis().free_space(home)
+    free_bytes, free_files, all_bytes = diagnosis().free_space(home)
     told = f"{free_bytes // MEBIBYTE} MiB free where the home lies"
-    if free_bytes < FREE_BAD_BYTES:
+    if free_bytes < FREE_BAD_BYTES and free_bytes * FULL_SHARE < all_bytes:
         return fault("disk_full", where=str(home), found=free_bytes // MEBIBYTE)
     if free_files is not None and free_files < FREE_FILES_BAD:
         return fault("inodes_low", where=str(home), found=free_files)

@@ -121,7 +121,11 @@ class LiveView:
 
     def _details(self, choice: Choice) -> dict[str, Detail]:
         return {
-            row.order: self._reasons.detail(row.order, gone=row.order in self._gone, log=self._logs.get(row.order, ""))
+            row.order: self._reasons.detail(
+                row.order,
+                gone=self._follower.orders[row.order].attempt in self._gone,
+                log=self._logs.get(row.order, ""),
+            )
             for row in choice.rows
         }
 
@@ -165,9 +169,10 @@ class LiveView:
         self._alive_at = at
         reading = self._app.kernel.clock.read()
         running = self._follower.running()
-        gone = frozenset(one.order for one in running[:LOGS_MAX] if is_orphan(one, self._app.locks, reading))
+        # By attempt: an order whose next attempt has begun since this look does not live on paper only.
+        gone = frozenset(one.attempt for one in running[:LOGS_MAX] if is_orphan(one, self._app.locks, reading))
         nobody = False
-        if not [one for one in running if one.order not in gone] and self._has_ready():
+        if not [one for one in running if one.attempt not in gone] and self._has_ready():
             with self._app.kernel.reader.look() as look:
                 nobody = not living_workers(look, self._app.locks)
         if (gone, nobody) != (self._gone, self._nobody):
