@@ -32,6 +32,7 @@ from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError
 from fencepost.surfaces.cli.anchors import require_current
 from fencepost.surfaces.cli.typed import by_name, here, opened_is
+from fencepost.surfaces.cli.words import block, one_line
 
 PLANS_SEARCHED_MAX = 100  # for an order that the plan which was meant does not have
 ORDERS_SEARCHED_MAX = 2_000
@@ -301,11 +302,12 @@ def _speaks_utf8(stream: TextIO) -> bool:
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(block(text), file=sys.stderr, flush=True)
 
 
 def table(out: TextIO, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns of plain text, aligned; right for a pipe and for 80 columns."""
+    """Columns of plain text, harmless and aligned; right for a pipe and for 80 columns."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in [headings, *rows]) for place in range(len(headings))]
     for row in [headings, *rows]:
         out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")

@@ -299,17 +299,17 @@ def _print_error(documents: Sequence[dict[str, Any]], as_json: bool) -> None:
 
 def print_documents(documents: Sequence[dict[str, Any]]) -> None:
     """Print errors for people: one line each, then the place and what to do."""
+    from fencepost.surfaces.cli.words import one_line, wrapped
+
     for document in documents:
-        lines = [f"error [{document['code']}]: {_one_line(document['message'])}"]
+        lines = [f"error [{document['code']}]: {one_line(_one_line(document['message']))}"]
         where = where_text(document["where"])
         if where:
-            lines.append(f"  where: {where}")
+            lines.append(f"  where: {one_line(where)}")
         if sys.stderr.isatty():
-            from fencepost.surfaces.cli.words import wrapped
-
             lines = [part for line in lines for part in wrapped(line, after="    ")]
         # What is to be typed next stays on one line, so that it can be copied.
-        sys.stderr.write("\n".join([*lines, f"  next: {_one_line(document['next'])}"]) + "\n")
+        sys.stderr.write("\n".join([*lines, f"  next: {one_line(_one_line(document['next']))}"]) + "\n")
     sys.stderr.flush()
 
 

@@ -1,10 +1,15 @@
-"""Text for people: safe for a terminal, right in a pipe, in units that are read and not computed with."""
+"""Text for people: safe for a terminal, right in a pipe, in units that are read and not computed with.
+
+Foreign text (of plans, programs, other people) may hold what steers a terminal, what turns its order round, what
+nobody sees, and marks without end that cover other lines. All of it is made harmless in one place, here.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
@@ -15,8 +20,15 @@ COLUMNS = 80  # where nothing says how wide the output is
 _COLUMNS_LEAST = 40
 _COLUMNS_MOST = 160  # longer lines are hard to read
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_UNSAFE = re.compile(f"[{_CONTROLS}]")
-_UNSAFE_IN_LINE = re.compile(f"[\t\n{_CONTROLS}]")
+_UNSAFE = re.compile(f"[\u061c{_CONTROLS}]")
+_UNSAFE_IN_LINE = re.compile(f"[\t\n\u061c{_CONTROLS}]")
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""What takes no room and joins, fills or tags others: nothing is seen of it, so that nothing is lost without it."""
+MARKS_MAX = 4  # that may stand on one character, as some scripts need
+STACKED_MAX = 2  # of those, marks that grow upwards or downwards
 UNSIGNED = (
     "no signed anchor of this store is left in {place}: whoever can write the store could have rewritten its chain; "
     "fencepost journal verify --anchor SEQ:DIGEST compares it with what was kept elsewhere"
@@ -39,8 +51,8 @@ def columns() -> int:
 
 
 def one_line(text: str) -> str:
-    """Foreign text on one line; whatever could steer a terminal becomes a question mark."""
-    return _UNSAFE_IN_LINE.sub("?", text)
+    """Foreign text on one line; whatever could steer a terminal becomes a question mark, what is unseen goes."""
+    return _UNSAFE_IN_LINE.sub("?", text if text.isascii() else _seen(text))
 
 
 def line_by_line(text: str, *, lines_max: int = 8) -> list[str]:
@@ -52,7 +64,24 @@ def line_by_line(text: str, *, lines_max: int = 8) -> list[str]:
 
 def block(text: str) -> str:
     """Foreign text of several lines; line ends and tabs stay, whatever else could steer a terminal does not."""
-    return _UNSAFE.sub("?", text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    return _UNSAFE.sub("?", text if text.isascii() else _seen(text))
+
+
+def _seen(text: str) -> str:
+    """Without what is unseen, and with as many marks on a character as a script may need."""
+    kept: list[str] = []
+    marks = stacked = 0
+    for character in _UNSEEN.sub("", text):
+        if unicodedata.category(character) not in ("Mn", "Me"):
+            marks = stacked = 0
+        else:
+            marks += 1
+            stacked += unicodedata.combining(character) != 0 or unicodedata.category(character) == "Me"
+            if marks > MARKS_MAX or stacked > STACKED_MAX:
+                continue
+        kept.append(character)
+    return "".join(kept)
 
 
 def dimension_label(dimension: str) -> str:
@@ -140,9 +169,9 @@ def instant(utc_us: int | None) -> str:
 
 
 def wrapped(text: str, *, indent: str = "", after: str | None = None) -> list[str]:
-    """Text broken between words; a word that is too long stays whole, since it will be copied."""
+    """Text broken between words, harmless; a word that is too long stays whole, since it will be copied."""
     return textwrap.wrap(
-        text,
+        block(text),
         width=columns() - 1,
         initial_indent=indent,
         subsequent_indent=indent if after is None else after,

@@ -8,7 +8,6 @@ line is never wider than it was counted.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from fencepost.surfaces.cli.view.signs import STYLES
 from fencepost.surfaces.cli.words import one_line
 
 TEXT_MAX = 4_096  # characters of one foreign text that are looked at
-MARKS_MAX = 2  # combining marks that may stand on one character
 CUT = "…"
 
 _SEQUENCE = re.compile(
@@ -28,7 +26,6 @@ _SEQUENCE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _LINE_ENDS = re.compile(r"[\r\n]+")
-_JOINERS = re.compile("[\u200b-\u200d\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
 
 
 class Span(NamedTuple):
@@ -44,19 +41,7 @@ Line = tuple[Span, ...]
 def clean(text: str) -> str:
     """Foreign text as one line that steers no terminal: no sequences, no controls, nothing invisible that joins."""
     text = _LINE_ENDS.sub(" ", _SEQUENCE.sub("", text[:TEXT_MAX])).expandtabs(4)
-    if text.isascii():
-        return one_line(text)
-    return _few_marks(one_line(_JOINERS.sub("", text)))
-
-
-def _few_marks(text: str) -> str:
-    kept: list[str] = []
-    marks = 0
-    for character in text:
-        marks = marks + 1 if unicodedata.combining(character) or unicodedata.category(character) == "Me" else 0
-        if marks <= MARKS_MAX:
-            kept.append(character)
-    return "".join(kept)
+    return one_line(text)
 
 
 def last_line(text: str) -> str:
