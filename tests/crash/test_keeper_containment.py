@@ -348,7 +348,7 @@ def test_held_lock_starts_nothing(executor: CommandExecutor, tmp_path: Path) -> 
     running = running_tool(executor, job)
     again = executor.start(job, tree.tick_us() + LEASE_US).wait(0)
     assert again is not None
-    assert again.reason == "spawn_failed"
+    assert again.reason == "not_started"
     assert job.lock_path in again.message
     running.stop("stopped", 0)
     assert running.wait(WAIT_S) is not None

@@ -9,9 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fencepost.ports.errors import StorageError, StorageFull, StorageReadOnly, StorageUnavailable
+from fencepost.ports.errors import (
+    DescriptorsExhausted,
+    StorageError,
+    StorageFull,
+    StorageReadOnly,
+    StorageUnavailable,
+)
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
@@ -21,6 +28,8 @@ def storage_error(error: OSError, path: Path) -> StorageError:
         return StorageFull(message, next_step="free space and run again")
     if error.errno == errno.EROFS:
         return StorageReadOnly(message)
+    if error.errno in _EXHAUSTED:
+        return DescriptorsExhausted(message)
     return StorageUnavailable(message)
 
 

@@ -48,6 +48,10 @@ class _Held:
         self._path = path
         self._descriptor = descriptor
 
+    def stands(self) -> bool:
+        with storage_errors(self._path):
+            return self._descriptor >= 0 and _stands_at(self._path, self._descriptor)
+
     def release(self) -> None:
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)

@@ -5,7 +5,8 @@
     │   ├── StorageFull            no space, quota or file size left: free space and run again
     │   ├── StorageUnavailable     cannot be opened, is locked for too long, or the connection is gone
     │   │   ├── StorageReadOnly    can be read, and nothing can be written: the file system is mounted read-only
-    │   │   └── StorageLogUnread   its newest records cannot be read where nothing may be written
+    │   │   ├── StorageLogUnread   its newest records cannot be read where nothing may be written
+    │   │   └── DescriptorsExhausted  this process, or its host, may not open as many files
     │   └── StorageMismatch        written by another layout, format or fold than this program knows
     ├── IntegrityError             bytes are not what was written: the chain, a digest or a signature
     ├── ContentTooLarge            a bound of `core.limits` is passed (the caller's fault)
@@ -57,6 +58,12 @@ class StorageLogUnread(StorageUnavailable):
     """The newest records stand in a log beside the store, which cannot be read without making a file beside it."""
 
     code = "storage_log_unread"
+
+
+class DescriptorsExhausted(StorageUnavailable):
+    """This process, or its host, may not open as many files as are needed. What was open stays as it was."""
+
+    code = "too_few_descriptors"
 
 
 class StorageMismatch(StorageError):

@@ -20,9 +20,11 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from fencepost.ports.errors import FencepostError
+from fencepost.ports.errors import FencepostError, StorageUnavailable
 
-EndReason = Literal["exited", "timeout", "lease_lost", "stopped", "worker_gone", "spawn_failed", "keeper_lost"]
+EndReason = Literal[
+    "exited", "timeout", "lease_lost", "stopped", "worker_gone", "spawn_failed", "not_started", "keeper_lost"
+]
 StopReason = Literal["stopped", "lease_lost"]
 Spending = Literal["through_kernel", "opaque"]
 
@@ -42,6 +44,12 @@ class ExecutorError(FencepostError):
 
 class UnsupportedPlatform(ExecutorError):
     """This executor cannot contain a process tree on this operating system; nothing was started."""
+
+
+class CannotStart(StorageUnavailable):
+    """What every attempt needs of its host is not to be had: the folder of its lock, or a descriptor. Nothing was
+    started, no command is at fault, and the next one would fare no better. `code` says which of the two.
+    """
 
 
 class StatusUnreadable(ExecutorError):
@@ -97,7 +105,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How an attempt's tree ended.
 
     Exactly one of `exit_code` and `signal` is set once the command itself ran and was reaped; both are None
-    for `spawn_failed`, for a lease too short to start under, and where the command could not be reaped.
+    for `spawn_failed` (the command's fault), for `not_started` (its supervisor's, or that of a lock which another
+    holds), for a lease too short to start under, and where the command could not be reaped.
     `reason` says why the tree ended, not how the command took it: a command that answers SIGTERM with exit
     code 0 after its time limit has reason `timeout`. `keeper_lost` means that the supervisor itself was
     killed or failed. If it was killed, or killed because it owed an end and stayed silent (then the reason is `timeout`
@@ -190,9 +199,10 @@ class Executor(Protocol):
     def start(self, job: Job, deadline_tick_us: int) -> Running:
         """Start `job` under a lease confirmed until `deadline_tick_us`.
 
-        A command that cannot be started is a `Running` that has ended (`spawn_failed`); a lease with no more
-        than STOP_LEAD_US left starts nothing (`lease_lost`). Raises ValueError for a job that breaks its own
-        contract.
+        A command that cannot be started is a `Running` that has ended (`spawn_failed`), and so is one for which no
+        supervisor answers in time, or whose lock another holds (`not_started`); a lease with no more than STOP_LEAD_US
+        left starts nothing (`lease_lost`). Returns or raises within some seconds, whatever becomes of the supervisor.
+        Raises ValueError for a job that breaks its own contract, CannotStart and StorageFull where the host refuses.
         """
 
     def holder_proof(self, lock_path: str, attempt: str, boot_id: str, *, same_host: bool) -> HolderProof:

@@ -15,6 +15,10 @@ from typing import Protocol
 class HeldLock(Protocol):
     """A lock that this process holds."""
 
+    def stands(self) -> bool:
+        """Whether others still see it: False once its name, or the folder of names, was removed by somebody else."""
+        ...
+
     def release(self) -> None:
         """Remove the name and free the lock. A second call does nothing."""
         ...

@@ -30,7 +30,7 @@ from fencepost.core.records.common import FailureClass, LogRef
 from fencepost.core.state import AttemptState
 from fencepost.ports.artifacts import ArtifactMissing
 from fencepost.ports.errors import FencepostError, StorageError, StorageFull
-from fencepost.ports.executor import Ended, Job
+from fencepost.ports.executor import CannotStart, Ended, Job
 from fencepost.ports.workspace import Workspace
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher, Following, Reported
@@ -150,7 +150,7 @@ class Attempts:
         run = Run()
         try:
             self._work(lease, task, run)
-        except StorageFull:
+        except (StorageFull, CannotStart):
             # The work did no wrong. It costs no attempt, and this worker takes no more of it.
             self._stopped(lease, task, run)
             raise

@@ -274,7 +274,7 @@ class Finisher:
         ended = self._run(attempt, spec, space, lock)
         if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
             return self._without_verdict(attempt, runs, ended)
-        if ended.reason == "spawn_failed" and self._means.locks.is_held(lock):
+        if ended.reason == "not_started" and self._means.locks.is_held(lock):
             self._verifications.end(attempt, runs, ended, drained=True)
             return None  # another one runs, which says nothing about the result
         outcome: Literal["passed", "failed", "error"] = "error"

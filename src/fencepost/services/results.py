@@ -256,6 +256,8 @@ def _failure(
     """(failure class, reason code, message) of an end; the class is None when nothing speaks against it."""
     if ended.reason == "spawn_failed":
         return "deterministic_input", "spawn_failed", ended.message
+    if ended.reason == "not_started":
+        return "executor", "executor_failed", ended.message
     if ended.reason == "timeout":
         return "executor", "timed_out", ended.message or "the attempt passed its time limit"
     if not ended.tree_empty:

@@ -10,6 +10,7 @@ both they take turns. So neither a long queue keeps a result from its end, nor r
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +25,15 @@ from fencepost.core.index import CLAIM, DEADLINE, FINISH, LEASE, RESERVATION, RE
 from fencepost.core.views import is_blocked
 from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Refused
-from fencepost.ports.errors import FencepostError, StorageError, StorageFull, StorageMismatch, StorageUnavailable
-from fencepost.ports.executor import STOP_GRACE_US
+from fencepost.ports.errors import (
+    DescriptorsExhausted,
+    FencepostError,
+    StorageError,
+    StorageFull,
+    StorageMismatch,
+    StorageUnavailable,
+)
+from fencepost.ports.executor import STOP_GRACE_US, CannotStart
 from fencepost.ports.locks import HeldLock
 from fencepost.ports.threads import Event, Thread
 from fencepost.services.attempt import Attempts
@@ -43,6 +51,7 @@ FOREVER_S = 3_600.0
 SWEEP_S = 600.0  # between looks for folders and locks that nobody needs any more
 RETRY_S = 0.5  # after the store failed
 DRAIN_GRACE_US = 5_000_000
+DOCTOR = "fencepost doctor"
 EXECUTORS = ("command/1", "python/1")
 
 
@@ -226,6 +235,9 @@ class Worker:
         now = self._means.threads.monotonic()
         if now < self._look_at:
             return moved
+        if self._lock is not None and not self._lock.stands():
+            path = self._means.locks.path(worker_lock(self.worker))
+            raise CannotStart(f"{path}, this worker's lock, is gone: others take it for dead", next_step=DOCTOR)
         self._leases.check()
         self._finisher.check()
         looked = self._recoverer.run_once() + self._upkeep.run_once()
@@ -250,14 +262,17 @@ class Worker:
             return None
 
     def _take(self, error: Exception) -> None:
-        """A store that fails may pass. A full one, and a fault of this program, end the worker: it drains."""
+        """A store that fails may pass. A full one, a host on which nothing can be started, and a fault of this program
+        end the worker: it drains."""
         if not isinstance(error, FencepostError):
             # A history that cannot be, or a fault of this program: nobody may wait for a worker that is gone.
             error = _as_fatal(error)
         with self._guard:
             self._failures += 1
             self._last_error = f"{error.code}: {error.message}"
-            passes = isinstance(error, StorageError) and not isinstance(error, StorageFull | StorageMismatch)
+            passes = isinstance(error, StorageError) and not isinstance(
+                error, StorageFull | StorageMismatch | CannotStart
+            )
             if passes:
                 return
             if self.fatal is None:
@@ -391,5 +406,7 @@ def _as_fatal(error: Exception) -> FencepostError:
     """An unexpected exception as one that a surface can tell; a corrupt history stays one."""
     fatal = FencepostError(f"{type(error).__name__}: {error}")
     fatal.code = getattr(error, "code", fatal.code)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        fatal.code = DescriptorsExhausted.code
     fatal.__cause__ = error
     return fatal

@@ -2,9 +2,10 @@
 
 The worker makes the attempt's lock and a socket, hands both to the host, sends the job and waits for the
 keeper's greeting. A keeper greets before it reads, so one that has not greeted has started nothing, and a
-host that died can be replaced and asked again without ever starting a command twice. The lock is held without
-a gap from before the request until the last process of the tree is gone. Windows is refused: it has neither
-sessions nor descriptors that a tree inherits. macOS contains by lock and marker.
+host that died can be replaced and asked again without ever starting a command twice. So can one that does not answer
+in time, stopped perhaps: it is killed, and with it a keeper that it may have forked and that has not greeted. The
+lock is held without a gap from before the request until the last process of the tree is gone. Windows is refused: it
+has neither sessions nor descriptors that a tree inherits. macOS contains by lock and marker.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 
+from fencepost.adapters.durable import storage_error
 from fencepost.adapters.executors import keeper_host, proof, tree, wire
+from fencepost.ports.errors import StorageError, StorageFull, StorageUnavailable
 from fencepost.ports.executor import (
     JOB_BYTES_MAX,
     STOP_GRACE_US,
     STOP_GRACE_US_MAX,
     STOP_LEAD_US,
+    CannotStart,
     Ended,
     EndReason,
     HolderProof,
@@ -40,7 +45,10 @@ from fencepost.ports.executor import (
 )
 
 HOST_TRIES_MAX = 3
-GREETING_TIME_S_MAX = 10.0
+GREETING_TIME_S_MAX = 3.0
+"""How long a host, and the keeper that it forks, may take to answer: two of them, and still a lease to start under."""
+LAST_WORD_S_MAX = 1.0
+"""How long what was on its way may take to come, once whoever could say more has been killed."""
 LOCK_TIME_S_MAX = 0.2
 """Provers hold a lock shared for microseconds; this outlasts them."""
 
@@ -81,13 +89,17 @@ class CommandExecutor:
         frame = _encode(job, deadline_tick_us, self._boot_id)
         try:
             lock = _take_lock(job.lock_path)
+        except BlockingIOError:
+            return CommandRun.failed(job, f"{job.lock_path} is held: something of this attempt still runs")
         except OSError as error:
-            return CommandRun.failed(job, f"cannot lock {job.lock_path}: {error.strerror or error}")
+            raise _cannot_start(error, job.lock_path) from error
         try:
             run = self._greeted(job, frame, lock, deadline_tick_us)
         finally:
             os.close(lock)
-        return run or CommandRun.failed(job, "no keeper could be started")
+        return run or CommandRun.failed(
+            job, f"no keeper could be started: {HOST_TRIES_MAX} hosts of keepers ended or did not answer"
+        )
 
     def holder_proof(self, lock_path: str, attempt: str, boot_id: str, *, same_host: bool) -> HolderProof:
         """See the port."""
@@ -112,36 +124,60 @@ class CommandExecutor:
     def _greeted(self, job: Job, frame: bytes, lock: int, deadline_tick_us: int) -> CommandRun | None:
         """Ask until a keeper has the job. Only what certainly started nothing is asked for again."""
         for _ in range(HOST_TRIES_MAX):
-            ours, theirs = socket.socketpair()
+            try:
+                host = self._host_now()
+                ours, theirs = socket.socketpair()
+            except OSError as error:
+                raise _cannot_start(error, "the host of keepers") from error
             with theirs:
                 try:
-                    self._ask_host(theirs.fileno(), lock)
+                    host.ask(theirs.fileno(), lock)
                 except OSError:
                     ours.close()
-                    self._drop_host()
+                    self._drop(host)
                     continue
             run = CommandRun.greeted(job, frame, ours, deadline_tick_us)
+            if run is not None and run.pid is None:
+                run = self._insist(run, host, job.lock_path)
             if run is not None:
                 return run
             ours.close()
-            self._drop_host()
+            self._drop(host)
         return None
 
-    def _ask_host(self, control: int, lock: int) -> None:
+    def _insist(self, run: CommandRun, host: _Host, lock_path: str) -> CommandRun | None:
+        """A host that is silent is killed, so that it is certain what it has begun; None where that is nothing.
+
+        The system drops what it had not taken yet. What it had forked is killed behind it, unless it greets first; a
+        keeper that has not greeted has started nothing. Keepers of other attempts live on.
+        """
+        host.freeze()
+        forked = tree.descendants(host.pid) & tree.holding(lock_path)
+        self._drop(host, kill=True)
+        heard = run.greeting(LAST_WORD_S_MAX)
+        if heard is None and forked:
+            tree.signal_all(forked, signal.SIGKILL)
+            heard = run.greeting(LAST_WORD_S_MAX)
+        # Silence that goes on is not certain: whoever it is may begin at any moment, and `wait` tells.
+        return None if heard is False else run
+
+    def _host_now(self) -> _Host:
         with self._mutex:
             if self._host is not None and not self._host.alive():
                 self._host.close()
                 self._host = None
             if self._host is None:
                 self._host = _Host()
-            self._host.ask(control, lock)
+            return self._host
 
-    def _drop_host(self) -> None:
+    def _drop(self, host: _Host, *, kill: bool = False) -> None:
         """A host that does not answer is replaced; keepers that it made live on."""
         with self._mutex:
-            host, self._host = self._host, None
-        if host is not None:
-            host.close()
+            if self._host is host:
+                self._host = None
+        if kill:
+            host.kill()
+        host.close()
 
 
 class CommandRun:
@@ -163,7 +199,7 @@ class CommandRun:
     def failed(cls, job: Job, message: str) -> CommandRun:
         """A run that never began."""
         run = cls(job, None)
-        run._ended = _ended("spawn_failed", tree_empty=True, message=message)
+        run._ended = _ended("not_started", tree_empty=True, message=message)
         return run
 
     @classmethod
@@ -171,7 +207,7 @@ class CommandRun:
         """A run whose keeper has the job; None if it is certain that no keeper ever will.
 
         A socket that closes before the greeting, or before the whole job went out, is certain. Silence is
-        not: a keeper that is merely slow may begin at any moment, so its run is kept and `wait` tells.
+        not: a keeper that is merely slow may begin at any moment. Its run has no `pid` yet.
         """
         run = cls(job, control, deadline_tick_us)
         control.settimeout(GREETING_TIME_S_MAX)
@@ -181,18 +217,27 @@ class CommandRun:
             return None
         except OSError:
             pass  # it ended, perhaps after its greeting; what it said is still there to read
+        return None if run.greeting(GREETING_TIME_S_MAX) is False else run
+
+    def greeting(self, time_s_max: float) -> bool | None:
+        """Whether the keeper greets; None for one that is silent, False once it is certain that none ever will."""
+        control = self._control
+        if control is None:
+            return False
+        control.settimeout(time_s_max)
         try:
-            while run._pid is None:
+            while self._pid is None:
                 data = control.recv(4096)
                 if not data:
-                    return None
-                run._take(data)
+                    return False
+                self._take(data)
         except TimeoutError:
-            pass
-        except OSError:
             return None
-        control.settimeout(None)
-        return run
+        except OSError:
+            return False
+        finally:
+            control.settimeout(None)
+        return True
 
     @property
     def pid(self) -> int | None:
@@ -341,6 +386,7 @@ class _Host:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+        self._asking = threading.Lock()  # so that nobody asks through a descriptor that is another's by now
         self._requests = ours
         self._requests.settimeout(GREETING_TIME_S_MAX)
 
@@ -353,10 +399,20 @@ class _Host:
 
     def ask(self, control: int, lock: int) -> None:
         """Request a keeper. Raises OSError when the host cannot be asked."""
-        socket.send_fds(self._requests, [keeper_host.REQUEST], [control, lock])
+        with self._asking:
+            socket.send_fds(self._requests, [keeper_host.REQUEST], [control, lock])
+
+    def freeze(self) -> None:
+        """Stop it, so that it forks no more."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        """End it at once, stopped or not."""
+        self._process.kill()
 
     def close(self) -> None:
-        self._requests.close()
+        with self._asking:
+            self._requests.close()
         try:
             self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -417,6 +473,20 @@ def _take_lock(path: str) -> int:
     except OSError:
         os.close(descriptor)
         raise
+
+
+def _cannot_start(error: OSError, what: str) -> CannotStart | StorageFull:
+    """What it means that the host refuses what every attempt needs."""
+    told = storage_error(error, Path(what))
+    if isinstance(told, StorageFull):
+        return told
+    refused = CannotStart(f"no attempt can be started: {told.message}", next_step=_next_step(told))
+    refused.code = told.code
+    return refused
+
+
+def _next_step(told: StorageError) -> str | None:
+    return "fencepost doctor" if told.code == StorageUnavailable.code else told.next_step
 
 
 def _descriptor_of(pid: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import apsw
 
 from fencepost.ports.errors import (
+    DescriptorsExhausted,
     FencepostError,
     IntegrityError,
     StorageError,
@@ -16,6 +18,7 @@ from fencepost.ports.errors import (
 )
 
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_EXHAUSTED_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 _UNAVAILABLE = (
     apsw.CantOpenError,
     apsw.BusyError,
@@ -29,7 +32,7 @@ def map_error(error: apsw.Error, path: str, connection: apsw.Connection | None =
     """Return the exception to raise from `error`. `connection` tells the operating system's reason where it
     knows."""
     system_errno = 0
-    if connection is not None and isinstance(error, apsw.IOError):
+    if connection is not None and isinstance(error, apsw.IOError | apsw.CantOpenError):
         system_errno = connection.system_errno
     is_full = (
         isinstance(error, apsw.FullError)
@@ -43,6 +46,8 @@ def map_error(error: apsw.Error, path: str, connection: apsw.Connection | None =
             f"{path} is not an intact SQLite database: {error}",
             next_step="stop every process of this store, keep a copy of its folder, restore from a backup",
         )
+    if system_errno in _EXHAUSTED_ERRNOS:
+        return DescriptorsExhausted(f"{path} cannot be used now: {os.strerror(system_errno)}")
     if isinstance(error, _UNAVAILABLE):
         return StorageUnavailable(
             f"{path} cannot be used now: {error}",
@@ -57,6 +62,8 @@ def map_os_error(error: OSError, path: str) -> FencepostError:
         return _full(path)
     if error.errno == errno.EROFS:
         return StorageReadOnly(f"{path} lies on a file system that is mounted read-only")
+    if error.errno in _EXHAUSTED_ERRNOS:
+        return DescriptorsExhausted(f"cannot open or create {path}: {error.strerror}")
     return StorageUnavailable(
         f"cannot open or create {path}: {error.strerror}",
         next_step="make its folder writable for this user, or name another",

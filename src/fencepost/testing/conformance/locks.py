@@ -55,6 +55,12 @@ class LocksConformance:
         held.release()
         other.release()
 
+    def test_a_lock_stands_until_it_is_released(self, bench: LocksBench) -> None:
+        held = bench.locks.take("a.lock", wait=False)
+        assert held is not None and held.stands()
+        held.release()
+        assert not held.stands()
+
     def test_everybody_sees_that_it_is_held(self, bench: LocksBench) -> None:
         another = bench.another()
         assert not bench.locks.is_held("a.lock")

@@ -198,12 +198,12 @@ class WatchedRunning:
         """What it says of the end, and how it was."""
         report, attempt, tree = self._yard.report, self._job.attempt, self._tree
         if tree is None:
-            if ended.reason not in ("spawn_failed", "lease_lost", "keeper_lost", "stopped", "timeout"):
+            if ended.reason not in ("spawn_failed", "not_started", "lease_lost", "keeper_lost", "stopped", "timeout"):
                 report(f"the executor says {ended.reason} of {attempt}, and nothing was started")
             return
         if ended.tree_empty and tree.alive:
             report(f"the executor says that the tree of {attempt} is empty while it runs")
         if ended.reason == "exited" and (ended.exit_code, ended.signal) != tree.code:
             report(f"the executor says exit code {ended.exit_code} of {attempt}, and it was {tree.code[0]}")
-        if ended.reason == "spawn_failed":
+        if ended.reason in ("spawn_failed", "not_started"):
             report(f"the executor says that {attempt} could not be started, and it ran")

@@ -144,7 +144,7 @@ class SimExecutor:
         elif deadline_tick_us - host.tick_us() <= STOP_LEAD_US:
             running.settle("lease_lost")
         elif host.locks.owner(job.lock_path) is not None:
-            running.settle("spawn_failed", message="simulated: the lock is held")
+            running.settle("not_started", message="simulated: the lock is held")
         else:
             host.locks.hold(job.lock_path, tree)
             self._trees.begin(tree)

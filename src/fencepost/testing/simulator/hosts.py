@@ -196,6 +196,9 @@ class _Held:
         self._process = process
         self._is_held = True
 
+    def stands(self) -> bool:
+        return self._is_held
+
     def release(self) -> None:
         if self._is_held:
             self._is_held = False
