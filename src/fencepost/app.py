@@ -37,6 +37,7 @@ from fencepost.ports.errors import FencepostError, StorageMismatch, StorageUnava
 from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
+from fencepost.storage.sqlite.stops import stop, stopping_between_commits
 
 if TYPE_CHECKING:  # what most commands do not need is loaded by those that do
     from fencepost.adapters.artifacts.pack import Packs
@@ -65,6 +66,8 @@ __all__ = [
     "make_home",
     "reading",
     "repository_at",
+    "stop",
+    "stopping_between_commits",
 ]
 
 LAYOUT = 1

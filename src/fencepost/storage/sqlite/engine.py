@@ -22,6 +22,7 @@ from fencepost.ports.journal import Reads, StoreInfo, Stream, Transaction
 from fencepost.storage.sqlite.connections import Stamp, connect, connect_reader, read_info
 from fencepost.storage.sqlite.errors import map_error
 from fencepost.storage.sqlite.reads import SqliteReads
+from fencepost.storage.sqlite.stops import begin_writing, end_writing
 from fencepost.storage.sqlite.transaction import SqliteTransaction
 from fencepost.storage.sqlite.turnstile import Turnstile
 
@@ -90,6 +91,7 @@ class SqliteJournal:
             turnstile = self._turnstile
             if turnstile is None:
                 turnstile = self._turnstile = Turnstile(self._locks_folder)
+            begin_writing(id(self))
             if not turnstile.enter(deadline_s):
                 raise self._waited(wait_s)
             try:
@@ -106,6 +108,7 @@ class SqliteJournal:
             finally:
                 turnstile.leave()
         finally:
+            end_writing(id(self))
             self._owner = 0
             self._threads.release()
 

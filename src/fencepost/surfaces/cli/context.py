@@ -20,7 +20,7 @@ from typing import Annotated, Any, TextIO
 import msgspec
 from cyclopts import Parameter
 
-from fencepost.app import HOME_NAME, App, NoHome, find_home
+from fencepost.app import HOME_NAME, App, NoHome, find_home, stopping_between_commits
 from fencepost.config import SCOPE_FIRST, Config, load
 from fencepost.core.commands import AnyCommand, Request
 from fencepost.core.limits import FIRST_VALUES
@@ -119,6 +119,11 @@ def home_of(config: Config, start: Path) -> Path | None:
 def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator[App]:
     """One home, open for the block; see `opened`."""
     _require_own_store(home, config)
+    with stopping_between_commits():
+        yield from _opened_home(home, config, create=create)
+
+
+def _opened_home(home: Path, config: Config, *, create: bool) -> Iterator[App]:
     limits = msgspec.structs.replace(FIRST_VALUES, keep_failed_us=config.keep_failed_us)
     app = App(home, scope=config.scope, environment=os.environ, limits=limits)
     opened_is(home.absolute(), config.scope)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, TextIO
 
+from fencepost.app import stop
 from fencepost.surfaces.cli.view.cells import Line, painted
 
 _BEGIN: Final = "\x1b[?2026h"
@@ -177,9 +178,7 @@ class Terminal:
     def _stop_here(self) -> None:
         """Stop as any program does on Control-Z, and go on where the shell lets it."""
         self._leave()
-        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, handler)
+        stop(signal.SIGTSTP)  # not while a worker beside this view writes
 
     def _catch(self, number: signal.Signals, handler: Callable[[int, FrameType | None], None]) -> None:
         if signal.getsignal(number) == signal.SIG_IGN:
