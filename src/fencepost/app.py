@@ -23,6 +23,7 @@ from fencepost.adapters.clock import SystemClock
 from fencepost.adapters.descriptors import free_descriptors
 from fencepost.adapters.durable import place_file, storage_errors
 from fencepost.adapters.entropy import SystemEntropy
+from fencepost.adapters.home_files import require_files
 from fencepost.adapters.ledger import FileLedger, ledger_places
 from fencepost.adapters.locks import FolderLocks
 from fencepost.adapters.repository import find_root, open_repository
@@ -33,7 +34,7 @@ from fencepost.core.limits import FIRST_VALUES, Limits
 from fencepost.kernel.kernel import STREAM, Kernel
 from fencepost.kernel.read import Reader
 from fencepost.ports.authority import KeyDamaged
-from fencepost.ports.errors import FencepostError, StorageMismatch, StorageUnavailable
+from fencepost.ports.errors import FencepostError, PathRefused, StorageMismatch, StorageUnavailable
 from fencepost.ports.journal import Stream
 from fencepost.ports.repository import Repository
 from fencepost.storage import sqlite
@@ -106,6 +107,8 @@ class Diagnosis(NamedTuple):
     locks_exclude: Callable[[Path], bool]
     marked_processes: Callable[[], dict[str, list[int]]]
     program_version: Callable[[str], tuple[str, str | None] | None]
+    stopped_holders: Callable[[Path], tuple[tuple[int, str], ...]]
+    strange_files: Callable[[Path], tuple[tuple[Path, str], ...]]
     takes_files: Callable[[Path], bool]
     tracked_below: Callable[[Path, str], tuple[str, ...]]
     umask: Callable[[], int]
@@ -170,8 +173,10 @@ def layout_of(home: Path) -> str:
 def make_home(home: Path) -> bool:
     """Make a home's folders and store, or complete them after a kill. Return whether it is new.
 
-    What held keys or records is never replaced by an empty one. Raises KeyDamaged, StorageError.
+    What held keys or records is never replaced by an empty one. Raises KeyDamaged, StorageError, PathRefused.
     """
+    _require_text(home)
+    require_files(home)
     fresh = not (home / "layout").is_file()
     _require_kept(home, fresh=fresh)
     if fresh:
@@ -205,6 +210,19 @@ def _require_nobody(home: Path) -> None:
         time.sleep(REMOVED_LOOK_S)
 
 
+def _require_text(home: Path) -> None:
+    """Where a home lies is written into records and documents, as text. Raises PathRefused, before anything is made."""
+    try:
+        str(home).encode()
+    except UnicodeEncodeError as error:
+        refused = PathRefused(
+            f"the home's path {os.fsencode(home)!r} is not UTF-8",
+            next_step="name a home whose path is UTF-8: --home DIR",
+        )
+        refused.code = "bad_path_name"
+        raise refused from error
+
+
 def _require_kept(home: Path, *, fresh: bool) -> None:
     """The folder of keys is made before the store, and the layout behind it: what is missing there was lost."""
     store, keys = home / "store.db", home / "keys"
@@ -233,6 +251,7 @@ def reading(home: Path, scope: str) -> Iterator[Reader]:
     """A scope of a home, for reading alone: no keys, no sockets, no writer. Raises StorageError, IntegrityError."""
     if layout_of(home) != str(LAYOUT):
         raise NoHome(f"there is no home of layout {LAYOUT} at {home}", next_step="fencepost init")
+    require_files(home)
     journal = sqlite.open(home / "store.db", home / "locks")
     try:
         yield Reader(journal, Stream(scope, STREAM))
@@ -246,6 +265,7 @@ class App:
     def __init__(
         self, home: Path, *, scope: str, environment: Mapping[str, str], limits: Limits = FIRST_VALUES
     ) -> None:
+        _require_text(home)
         layout = layout_of(home)
         if not layout:
             following = f"fencepost init --home {quote(str(home))}"
@@ -255,6 +275,7 @@ class App:
         if layout != str(LAYOUT):
             raise StorageMismatch(f"{home} has layout {layout}, this program has {LAYOUT}")
         _require_descriptors(0)
+        require_files(home)
         self.home = home
         self.environment = dict(environment)  # os.environ decodes each value anew whenever it is asked
         entropy = SystemEntropy()

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -339,6 +340,36 @@ def store_not_sqlite(patient: Patient) -> Items:
     return patient.doctor()
 
 
+def home_file_strange(patient: Patient) -> Items:
+    (patient.home / "store.db").unlink()
+    os.mkfifo(patient.home / "store.db")
+    found = patient.doctor()
+    assert next(item for item in found if item["code"] == "home_file_strange")["where"].endswith("/store.db")
+    return found
+
+
+HOLDS = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(1, flush=True); time.sleep(60)"
+
+
+def process_stopped(patient: Patient) -> Items:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(patient.home / "locks" / "writer")], stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"1\n"
+        assert "process_stopped" not in codes(patient.doctor())
+        os.kill(holder.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+        found = patient.doctor()
+    finally:
+        holder.kill()
+        holder.communicate()
+    told = next(item for item in found if item["code"] == "process_stopped")
+    assert told["where"] == str(holder.pid) and "holds writer" in told["message"]
+    assert f"kill -CONT {holder.pid}" in told["next"]
+    return found
+
+
 def store_journal_mode(patient: Patient) -> Items:
     with_journal = apsw.Connection(str(patient.home / "store.db"))
     assert with_journal.pragma("journal_mode", "DELETE") == "delete"
@@ -580,6 +611,8 @@ MADE: dict[str, Callable[[Patient], Items]] = {
             keys_missing,
             door_missing,
             door_unheard,
+            home_file_strange,
+            process_stopped,
         ),
     )
 }

@@ -15,13 +15,16 @@ from typing import NamedTuple
 
 from fencepost.adapters.clock import host_boot_id
 from fencepost.adapters.door.place import answers_at, folder_that_would_do, folders_for
-from fencepost.adapters.executors.tree import MARKER
+from fencepost.adapters.executors.tree import MARKER, children_of
+from fencepost.adapters.home_files import strangers
 from fencepost.adapters.repository import GitRepository
 
 PROGRAM_TIMEOUT_S = 10
 MOUNTS_BYTES_MAX = 4 * 2**20
 STATUS_BYTES_MAX = 64 * 2**10
 _MOUNTS = Path("/proc/self/mountinfo")
+_LOCKS = Path("/proc/locks")
+LOCKS_BYTES_MAX = 4 * 2**20
 _STATUS = Path("/proc/self/status")
 # Locks or shared memory of these do not reach every host that mounts them, or not as SQLite needs them.
 _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "beegfs", "gpfs", "pvfs", "ocfs", "gfs")
@@ -187,6 +190,51 @@ def tracked_below(root: Path, name: str) -> tuple[str, ...]:
 def untracked_files(root: Path) -> tuple[str, ...]:
     """Files of the git repository at `root` that git neither tracks nor ignores. Raises RepositoryError."""
     return GitRepository(root).listed("--others")
+
+
+def strange_files(home: Path) -> tuple[tuple[Path, str], ...]:
+    """What stands in a home in the place of a file, and what it is."""
+    return tuple(strangers(home, locks=True))
+
+
+def stopped_holders(folder: Path) -> tuple[tuple[int, str], ...]:
+    """Processes that are stopped and hold a lock in `folder`, each with what it is to the home (Linux only).
+
+    Children of a worker count too: one of them begins its attempts. Attempts' own locks do not: whoever supervises an
+    attempt ends it in time.
+    """
+    try:
+        held = _LOCKS.read_bytes()[:LOCKS_BYTES_MAX].decode("ascii", "replace")
+    except OSError:
+        return ()
+    names = {}
+    for path in folder.iterdir():
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue  # whoever held it has gone
+        names[f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"] = path.name
+    stopped = []
+    for line in held.splitlines():
+        words = line.split()
+        name = names.get(words[5], "") if len(words) > 5 and words[1] == "FLOCK" else ""
+        if not name or name.startswith("attempt_") or not words[4].isdigit():
+            continue
+        pid = int(words[4])
+        if _is_stopped(pid):
+            stopped.append((pid, f"holds {name}"))
+        elif name.startswith("worker_"):
+            stopped += [
+                (child, f"begins the attempts of process {pid}") for child in children_of(pid) if _is_stopped(child)
+            ]
+    return tuple(dict.fromkeys(stopped))
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        return False
 
 
 def marked_processes() -> dict[str, list[int]]:

@@ -236,6 +236,9 @@ class Worker:
         if now < self._look_at:
             return moved
         if self._lock is not None and not self._lock.stands():
+            if not self._means.store_stands():
+                self._end_without_store()
+                return moved
             path = self._means.locks.path(worker_lock(self.worker))
             raise CannotStart(f"{path}, this worker's lock, is gone: others take it for dead", next_step=DOCTOR)
         self._leases.check()

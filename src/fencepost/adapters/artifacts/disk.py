@@ -128,7 +128,7 @@ def real_path_leaves(root: bytes, path: bytes) -> bool:
 
 def sync_file(path: str | bytes | Path) -> None:
     """Make a file's content, or a folder's entries, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

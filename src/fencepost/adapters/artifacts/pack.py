@@ -153,7 +153,7 @@ class Packs:
         """
         manifest = self.read_manifest(manifest_digest)
         try:
-            pack = os.open(self.path_of(manifest.pack), os.O_RDONLY | os.O_CLOEXEC)
+            pack = os.open(self.path_of(manifest.pack), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise ArtifactMissing(f"the pack {manifest.pack} is gone") from None
         try:
@@ -351,7 +351,7 @@ class _Output:
     def _stands_at(self, final: Path) -> bool:
         """Whether the file there has exactly these bytes; one that cannot be read has not."""
         try:
-            known = os.open(final, os.O_RDONLY | os.O_CLOEXEC)
+            known = os.open(final, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         try:

@@ -160,7 +160,7 @@ class FileArtifactStore:
 
     def _descriptor(self, digest: str) -> int:
         try:
-            return os.open(self.path_of(digest), os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(self.path_of(digest), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise _missing(digest) from None
         except OSError as error:
@@ -342,7 +342,7 @@ def _verify_descriptor(descriptor: int, digest: str) -> int:
 def _is_whole(path: Path, digest: str) -> bool:
     """Whether a stored file still has its digest; one that cannot be read has not."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

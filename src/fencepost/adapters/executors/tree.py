@@ -41,7 +41,7 @@ def descendants(root: int) -> set[int]:
     parents: dict[int, list[int]] | None = None if _has_children_files() else _children_by_parent()
     while waiting:
         pid = waiting.pop()
-        children = _children_of(pid) if parents is None else parents.get(pid, [])
+        children = children_of(pid) if parents is None else parents.get(pid, [])
         fresh = [child for child in children if child not in found and child != root]
         found.update(fresh)
         waiting.extend(fresh)
@@ -122,7 +122,8 @@ def _has_children_files() -> bool:
     return os.path.exists("/proc/thread-self/children")
 
 
-def _children_of(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """The children of one process, where the system lists them (Linux)."""
     children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -204,6 +204,13 @@ _ROWS: Final = (
     Fault("layout_missing", "home", "bad", "{where}: its layout is missing", "fencepost init"),
     Fault("home_incomplete", "home", "bad", "{where}: {missing} missing", "fencepost init"),
     Fault(
+        "home_file_strange",
+        "home",
+        "bad",
+        "{where} is {found}, where a home has a file",
+        "move it away, and restore the file from a backup",
+    ),
+    Fault(
         "home_unwritable",
         "home",
         "bad",
@@ -267,6 +274,13 @@ _ROWS: Final = (
         "bad",
         "two holders could have one lock in {where} at once: workers would run the same attempt twice",
         "put the home on a local file system: --home DIR",
+    ),
+    Fault(
+        "process_stopped",
+        "locks",
+        "bad",
+        "process {pid} is stopped (state T) and {told}: others wait for it, and leases run out meanwhile",
+        "kill -CONT {pid}, or kill -KILL {pid}: what it had begun is found by whoever comes next",
     ),
     Fault("keys_open", "keys", "bad", "others may read or own {found}", "chmod -R go= {where}, and chown it"),
     Fault(

@@ -24,6 +24,10 @@ _WAL = (2, 2)  # bytes 18 and 19 of the header: how it is written and read
 
 def home_lines(home: Path) -> Iterator[Line]:
     """What the folder says. A finding whose check is `home` or `store` and bad means: do not try to open it."""
+    strange = diagnosis().strange_files(home)
+    if strange:
+        yield from (fault("home_file_strange", where=str(path), found=kind) for path, kind in strange[:SHOWN_MAX])
+        return
     layout = layout_of(home)
     if not layout:
         yield fault("layout_missing", where=str(home))
@@ -44,6 +48,8 @@ def home_lines(home: Path) -> Iterator[Line]:
     rights = list(_rights(home, layout))
     yield from rights
     yield _locks(home / "locks")
+    for pid, told in diagnosis().stopped_holders(home / "locks")[:SHOWN_MAX]:
+        yield fault("process_stopped", where=str(pid), pid=pid, told=told)
     yield _keys(home / "keys")
     if all(line.code != "home_read_only" for line in rights):
         yield from _store(home / "store.db")
