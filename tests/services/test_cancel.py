@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from fencepost.adapters.clock import SystemClock
 from fencepost.core.commands import CancelOrder, CancelPlan
 from fencepost.core.records.plan import Acceptance, Retry
 from tests.services.world import World, draft, needs
@@ -155,3 +156,30 @@ def test_case_23_a_cancel_and_a_drain_stop_detached_members_too(world: World) ->
     assert world.processes() == []
     assert world.order(plan, "b").reason == "drained"
     world.check()
+
+
+def test_case_08_what_a_cancelled_attempt_holds_on_a_host_that_never_comes_back_is_settled_by_its_time(
+    world: World,
+) -> None:
+    """Nobody here can prove that its holder is gone, or be told by it."""
+    plan = world.submit(draft("a", *world.say("a", SLEEP)))
+    host = world.other_worker()
+    world.until_ran("a")
+    world.until_state(plan, "a", "active")
+    host.kill()
+    host.wait()
+    world.until(lambda: not world.processes(), 10)
+    elsewhere = world.open()
+    kernel = elsewhere.kernel
+    kernel.clock = SystemClock(kernel.entropy, boot_id="another-boot", source=f"source_{'9' * 32}")
+    kernel.write(kernel.request("human", CancelOrder(order=world.order(plan, "a").order))).required()
+    [attempt] = world.attempts(plan, "a")
+    hold = world.hold(attempt)
+    assert (hold.state, sorted(hold.held)) == ("unsettled", ["time_us"])
+    world.worker(app=elsewhere)
+    world.until(lambda: world.hold(attempt).state == "settled", 30, "its time is held for ever")
+    settled = world.hold(attempt)
+    assert settled.charged["time_us"] == hold.held["time_us"] and not any(settled.held.values())
+    assert not any(world.plan(plan).account.held.values())
+    world.workers[0].stop()
+    elsewhere.close()

@@ -35,18 +35,35 @@ class Never:
 
 
 def test_a_removed_folder_of_locks_fails_no_order_and_ends_the_worker(world: World) -> None:
-    plan = world.submit(draft("a", *world.say("a", f"rm -rf '{world.home}/locks'")), draft("b", groups=needs("a")))
+    once = f"test -e '{world.folder}/flag' || {{ touch '{world.folder}/flag'; rm -rf '{world.home}/locks'; }}"
+    plan = world.submit(draft("a", *world.say("a", once)), draft("b", groups=needs("a")))
     worker = world.worker(jobs=1)
     world.until(lambda: worker.fatal is not None, 20, "the worker goes on without its lock")
     worker.stop()
     assert isinstance(worker.fatal, CannotStart) and worker.fatal.code == "storage_unavailable"
     assert "locks" in worker.fatal.message and worker.fatal.next_step == "fencepost doctor"
-    assert world.order(plan, "b").state in ("ready", "blocked")
+    assert world.order(plan, "b").state in ("ready", "blocked_dependency")
     assert world.plan(plan).account.charged.get("attempts", 0) <= 1
     (world.home / "locks").mkdir(mode=0o700)
     world.worker(jobs=1)
     world.until_ended(plan)
     assert [world.order(plan, name).state for name in "ab"] == ["applied", "applied"]
+    world.check()
+
+
+def test_a_worker_whose_lock_was_removed_stops_what_it_runs_at_no_cost(world: World) -> None:
+    """Without it others take it for dead: they would run the same beside it."""
+    plan = world.submit(draft("a", *world.say("a", "sleep 60")))
+    worker = world.worker(jobs=1)
+    world.until_ran("a")
+    world.until(lambda: world.attempts(plan, "a")[0].state == "running")
+    (world.home / "locks" / f"{worker.worker}.lock").unlink()
+    world.until(lambda: worker.fatal is not None, 10, "the worker goes on without its lock")
+    worker.stop()
+    assert worker.fatal is not None and "take it for dead" in worker.fatal.message
+    order = world.order(plan, "a")
+    assert (order.state, order.failures, world.processes()) == ("ready", 0, [])
+    assert world.plan(plan).account.charged.get("attempts", 0) == 0
     world.check()
 
 

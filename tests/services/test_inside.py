@@ -21,6 +21,7 @@ import pytest
 from fencepost.core.commands import AnswerOrder, CancelOrder, SetBudget
 from fencepost.core.records.attempt import AttemptEvent
 from fencepost.core.records.plan import Acceptance
+from fencepost.ports.door import Asked
 from fencepost.ports.errors import StorageUnavailable
 from fencepost.sdk import wire
 from fencepost.sdk.client import Attempt
@@ -276,6 +277,36 @@ def test_w5_a_cancelled_attempt_is_told_at_once_and_may_still_say_what_it_spent(
     assert world.order(plan, "a").checkpoint_number == 0
     world.until(lambda: world.hold(world.attempts(plan, "a")[0]).state == "settled")
     speaker.close()
+    world.check()
+
+
+def test_w5_what_was_read_before_the_end_and_is_answered_after_it_counts_for_nothing(
+    world: World, speaker: Speaker
+) -> None:
+    """The lease of an attempt holds on for some seconds when its tree has ended, and nobody waits for answers then."""
+    plan, attempt = begin(world, speaker)
+    sink = world.workers[0]._sink
+    token = speaker.environment["FENCEPOST_TOKEN"]
+    said: list[tuple[str, dict[str, Any]]] = [
+        ("status", {}),
+        ("heartbeat", {"note": "late"}),
+        ("yield", {"after": "1s"}),
+        ("charge", {"receipt": "late", "amounts": {"calls": 1}}),
+        ("hello", {}),
+    ]
+    asked = [
+        sink.read(json.dumps({"v": 1, "token": token, "op": operation, **fields}).encode())
+        for operation, fields in said
+    ]
+    attempt.connection.close()
+    speaker.end()
+    world.until_ended(plan)
+    for (operation, _), each in zip(said, asked, strict=True):
+        assert isinstance(each, Asked), (operation, each)
+        reply = sink.answer(each, None).reply
+        assert (reply["ok"], reply["error"]["code"]) == (False, "stale_fence"), (operation, reply)
+    assert not world.order(plan, "a").account.charged.get("calls")
+    assert heartbeats(world) == []
     world.check()
 
 
