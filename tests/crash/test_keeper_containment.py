@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -267,19 +268,27 @@ def test_killed_host_is_replaced_and_its_keepers_go_on(executor: CommandExecutor
 def test_slow_host_never_makes_a_command_run_twice(
     executor: CommandExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "GREETING_TIME_S_MAX", 0.1)
-    assert executor._host is not None
-    host = executor._host.pid
-    os.kill(host, signal.SIGSTOP)
-    running = executor.start(make_job(tmp_path, "sh", "-c", "echo x >> runs"), tree.tick_us() + LEASE_US)
-    assert running.pid is None
-    assert running.wait(0.1) is None
-    os.kill(host, signal.SIGCONT)
-    ended = running.wait(WAIT_S)
-    assert ended is not None
-    assert (ended.reason, ended.exit_code) == ("exited", 0)
-    assert running.pid is not None
-    assert (tmp_path / "runs").read_text() == "x\n"
+    """Whether it answers just in time, or goes on when it has been given up."""
+    monkeypatch.setattr(command, "GREETING_TIME_S_MAX", 1.0)
+    for pause_s, runs in ((0.3, "x\n"), (1.3, "x\nx\n")):
+        assert executor._host is not None
+        host = executor._host.pid
+        os.kill(host, signal.SIGSTOP)
+        goes_on = threading.Timer(pause_s, _continue, (host,))
+        goes_on.start()
+        running = executor.start(make_job(tmp_path, "sh", "-c", "echo x >> runs"), tree.tick_us() + LEASE_US)
+        goes_on.join()
+        ended = running.wait(WAIT_S)
+        assert ended is not None
+        assert (ended.reason, ended.exit_code) == ("exited", 0)
+        assert (executor._host.pid == host) == (pause_s < 1.0)
+        time.sleep(0.3)
+        assert (tmp_path / "runs").read_text() == runs
+
+
+def _continue(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_killed_keeper_leaves_nothing(executor: CommandExecutor, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ IDLE_S = 1.0  # the longest sleep: a lost wake-up costs this much, and an idle w
 FOREVER_S = 3_600.0
 SWEEP_S = 600.0  # between looks for folders and locks that nobody needs any more
 RETRY_S = 0.5  # after the store failed
+LOCKLESS_S_MAX = 1.0
 DRAIN_GRACE_US = 5_000_000
 DOCTOR = "fencepost doctor"
 EXECUTORS = ("command/1", "python/1")
@@ -104,6 +105,7 @@ class Worker:
         self._lock: HeldLock | None = None
         self._thread: Thread | None = None
         self._look_at = 0.0
+        self._lockless_at: float | None = None  # since when others take this worker for dead
         self._sweep_at = 0.0
         self._fruitless = 0  # looks in a row that moved nothing
         self._looked_token = -1
@@ -235,12 +237,7 @@ class Worker:
         now = self._means.threads.monotonic()
         if now < self._look_at:
             return moved
-        if self._lock is not None and not self._lock.stands():
-            if not self._means.store_stands():
-                self._end_without_store()
-                return moved
-            path = self._means.locks.path(worker_lock(self.worker))
-            raise CannotStart(f"{path}, this worker's lock, is gone: others take it for dead", next_step=DOCTOR)
+        self._require_lock(now)
         self._leases.check()
         self._finisher.check()
         looked = self._recoverer.run_once() + self._upkeep.run_once()
@@ -255,6 +252,17 @@ class Worker:
             self._cleaner.sweep(self._upkeep.sweep)
             self._cleaner.sweep(self._means.sweep_partials)
         return moved + looked
+
+    def _require_lock(self, now: float) -> None:
+        """Raises CannotStart where this worker's lock has been gone for a while: no longer than a removal takes of the
+        whole home, which is told as what it is, and into which nothing more is written."""
+        if self._lock is None or self._lock.stands():
+            self._lockless_at = None
+            return
+        self._lockless_at = now if self._lockless_at is None else self._lockless_at
+        if now - self._lockless_at >= LOCKLESS_S_MAX and self._means.store_stands():
+            path = self._means.locks.path(worker_lock(self.worker))
+            raise CannotStart(f"{path}, this worker's lock, is gone: others take it for dead", next_step=DOCTOR)
 
     def _safely(self, step: Callable[[], int]) -> int | None:
         """Run a step; None after a failure of the store, which passes or is fatal."""
