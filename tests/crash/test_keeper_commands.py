@@ -144,7 +144,7 @@ def test_what_cannot_start_says_why(
 
 def test_bad_folder_and_bad_variable_say_why(executor: CommandExecutor, tmp_path: Path) -> None:
     ended = run(executor, make_job(tmp_path, "true", cwd=tmp_path / "none"))
-    assert (ended.reason, "cannot work in" in ended.message) == ("spawn_failed", True)
+    assert (ended.reason, "cannot work in" in ended.message) == ("not_started", True)
     ended = run(executor, make_job(tmp_path, "true", environment={"A=B": "c"}))
     assert ended.reason == "spawn_failed"
     assert "illegal environment variable name" in ended.message

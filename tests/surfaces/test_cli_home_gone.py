@@ -124,6 +124,8 @@ def test_signals_are_heard_by_a_worker_without_a_home(repo: Repo) -> None:
     """It ends by itself as well; whoever cannot wait need not."""
     first = repo.start("run", "plan.toml")
     read_until(first, "says: active")
+    while not said(repo):
+        time.sleep(0.05)
     shutil.rmtree(repo.folder / ".fencepost")
     first.send_signal(signal.SIGINT)
     code, _ = ended(first)

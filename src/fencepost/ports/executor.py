@@ -105,8 +105,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How an attempt's tree ended.
 
     Exactly one of `exit_code` and `signal` is set once the command itself ran and was reaped; both are None
-    for `spawn_failed` (the command's fault), for `not_started` (its supervisor's, or that of a lock which another
-    holds), for a lease too short to start under, and where the command could not be reaped.
+    for `spawn_failed` (the command's fault), for `not_started` (its supervisor's, its folder's, or that of a lock
+    which another holds), for a lease too short to start under, and where the command could not be reaped.
     `reason` says why the tree ended, not how the command took it: a command that answers SIGTERM with exit
     code 0 after its time limit has reason `timeout`. `keeper_lost` means that the supervisor itself was
     killed or failed. If it was killed, or killed because it owed an end and stayed silent (then the reason is `timeout`

@@ -154,7 +154,7 @@ class Keeper:
                 stderr=outputs[1],
             )
         except spawn.SpawnFailed as error:
-            self._reason = "spawn_failed"
+            self._reason = "not_started" if isinstance(error, spawn.NoPlaceToWork) else "spawn_failed"
             self._notes.append(str(error))
         finally:
             for write in outputs:

@@ -24,6 +24,10 @@ class SpawnFailed(Exception):
     """The command did not start; the text says why, for people."""
 
 
+class NoPlaceToWork(SpawnFailed):
+    """The folder that was laid out for the command is not there, or closed: not the command's fault."""
+
+
 def share_lock(descriptor: int) -> int:
     """Make the lock a descriptor that commands inherit; the given one is closed. The only one that they
     do.
@@ -42,7 +46,7 @@ def spawn(*, argv: list[str], environment: dict[str, str], cwd: str, stdout: int
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise SpawnFailed(f"cannot work in {cwd}: {error.strerror}") from error
+        raise NoPlaceToWork(f"cannot work in {cwd}: {error.strerror}") from error
     program = argv[0]
     try:
         return os.posix_spawn(
