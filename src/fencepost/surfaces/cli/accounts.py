@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from fencepost.core.amounts import over, refuses
 from fencepost.core.index import FINISH, LEASE, RESERVATION, UNSETTLED
 from fencepost.core.machines import BUDGET_HOLD
+from fencepost.core.shares import MONEY
 from fencepost.core.state import SCOPE, Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
 from fencepost.core.views import account_document, hold_document
 from fencepost.kernel.read import Look
@@ -55,11 +57,20 @@ def title_of(look: Look, order: OrderState) -> str:
     return f"{plan.name}/{order.task}"
 
 
-def refused_of(look: Look, order: OrderState) -> dict[str, int]:
-    """What an order was charged in currencies that a level above it refuses, since that budgets others."""
-    above = [account_of(look, subject).account.ceiling for subject in order.accounts[:-1]]
-    charged = sorted(order.account.charged.items())
-    return {name: amount for name, amount in charged if amount and any(refuses(level, name) for level in above)}
+def refused_of(look: Look, order: OrderState, known: dict[str, Mapping[str, int]] | None = None) -> dict[str, int]:
+    """What an order was charged in currencies that a level above it refuses, since that budgets others.
+
+    `known` keeps the ceilings that were read from one order to the next.
+    """
+    money = {name: value for name, value in sorted(order.account.charged.items()) if value and name.startswith(MONEY)}
+    if not money:
+        return {}
+    levels = {} if known is None else known
+    for subject in order.accounts[:-1]:
+        if subject not in levels:
+            levels[subject] = account_of(look, subject).account.ceiling
+    above = [levels[subject] for subject in order.accounts[:-1]]
+    return {name: value for name, value in money.items() if any(refuses(level, name) for level in above)}
 
 
 def over_of(look: Look, order: OrderState) -> dict[str, int]:

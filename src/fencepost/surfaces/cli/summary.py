@@ -84,6 +84,7 @@ def report(look: Look, plan: PlanState, outcome: str, *, gone: Set[str] = frozen
     orders = look.orders(plan.plan)
     attempts = look.many([order.attempt for order in orders if order.attempt])
     findings = []
+    levels: dict[str, Mapping[str, int]] = {}
     budgets_left, causes_left = BUDGETS_SHOWN_MAX, ORDERS_SHOWN_MAX
     file = plan_file(look, plan.plan)
     for order in orders:
@@ -105,7 +106,7 @@ def report(look: Look, plan: PlanState, outcome: str, *, gone: Set[str] = frozen
                 facts=facts,
                 details=details,
                 following=following,
-                refused=refused_of(look, order),
+                refused=refused_of(look, order, levels),
                 tries=tries_text(look, order),
             )
         )
