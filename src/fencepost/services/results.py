@@ -31,15 +31,19 @@ def without(token: str, text: str) -> str:
     return text.replace(token, HIDDEN) if token else text
 
 
-def log_ref(means: Means, path: Path, classification: Classification, token: str = "") -> tuple[LogRef | None, str]:
+def log_ref(
+    means: Means, path: Path, classification: Classification, token: str = "", *, written_bytes: int = 0
+) -> tuple[LogRef | None, str]:
     """Keep one stream of output as an artifact; None when there is none. The text says why one cannot be read.
 
-    The attempt's `token` is not kept, where its program has printed it.
+    The attempt's `token` is not kept, where its program has printed it. `written_bytes` is what its supervisor has seen
+    go by, 0 where nobody tells: a full disk takes less, and the stream says so then, also where it took nothing.
     """
     try:
         total, kept = means.read_log(path)
     except LogUnreadable as error:
         return None, f"{path.name} was not kept: {error.message}"
+    total = max(total, written_bytes)
     if not total:
         return None, ""
     if token:
@@ -188,8 +192,12 @@ def facts_of(
     validation = () if failure else schema_receipts(means, spec.accept, outputs, must_stop, token)
     if validation is None:
         return None
-    stdout, unread = log_ref(means, space.logs / "stdout", classification, token)
-    stderr, unread_too = log_ref(means, space.logs / "stderr", classification, token)
+    stdout, unread = log_ref(
+        means, space.logs / "stdout", classification, token, written_bytes=ended.stdout.bytes_total
+    )
+    stderr, unread_too = log_ref(
+        means, space.logs / "stderr", classification, token, written_bytes=ended.stderr.bytes_total
+    )
     message = "; ".join(part for part in (message, unread, unread_too) if part)
     reading = means.reading()
     return ResultFacts(

@@ -25,7 +25,7 @@ from fencepost.surfaces.cli.context import CommandError, emit_line, find_order, 
 from fencepost.surfaces.cli.living import GONE, is_orphan
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.watch import until
-from fencepost.surfaces.cli.words import block, state_text
+from fencepost.surfaces.cli.words import block, count, state_text
 
 LOG_BYTES_MAX = 16 * 2**20  # kept of one stream at most: twice a MiB and the line that states the gap
 FOLLOW_S = 0.2
@@ -211,12 +211,19 @@ class Output:
     def finish(self, chosen: Chosen) -> None:
         """Nothing more comes."""
         if not self._offset and not self._as_json:
-            lost = chosen.reported and not chosen.told
-            say(f"{self._stream}: {'nothing is kept of this attempt' if lost else 'nothing was printed'}")
+            say(f"{self._stream}: {self._nothing(chosen)}")
         rest = self._decoder.decode(b"", final=True)
         if rest and not self._raw and not self._as_json:
             sys.stdout.write(block(rest))
             sys.stdout.flush()
+
+    def _nothing(self, chosen: Chosen) -> str:
+        """Why there is nothing to be seen."""
+        ref = chosen.kept.get(self._stream)
+        if ref is not None and ref.bytes_total:
+            return f"{count(ref.bytes_total, 'byte')} were printed, and none could be kept (was the disk full?)"
+        lost = chosen.reported and not chosen.told
+        return "nothing is kept of this attempt" if lost else "nothing was printed"
 
     def _pieces(self, chosen: Chosen) -> list[Piece]:
         """What is there and was not printed: the head, and behind a gap the tail."""
