@@ -47,7 +47,7 @@ FAULTS: tuple[Fault, ...] = (
             ),
             Change(
                 "evolve/attempt.py",
-                "known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known)",
+                "known.fence != fence or order.attempt != known.attempt or not is_live(edit, known)",
                 "order.attempt != known.attempt or not is_live(edit, known)",
             ),
         ),

@@ -39,6 +39,12 @@ def is_live(edit: Edit, known: AttemptState) -> bool:
     return known.state in LIVE and not has_lapsed(edit.need(CLOCK, ClockState), known.lease_us)
 
 
+def require_live_fence(edit: Edit, known: AttemptState, order: OrderState, fence: int) -> None:
+    """What is said of an order comes from its own attempt, under the fence that is live (W17)."""
+    if known.fence != fence or order.attempt != known.attempt or not is_live(edit, known):
+        raise edit.corrupt(f"{known.attempt} speaks under a stale fence")
+
+
 def _require_lease(edit: Edit, until_us: int, what: str) -> None:
     """A lease ends after now, and within the longest one that there may be (C2)."""
     edit.require(edit.now_us < until_us <= edit.now_us + LEASE_MAX_US, f"{what} is not from now to a permitted end")
@@ -185,8 +191,7 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
     """A result under a live fence ends the lease: nothing of that attempt expires any more (lifecycle, 3)."""
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known):
-        raise CorruptHistory(f"record {edit.fact.seq}: {known.attempt} reports under a stale fence")
+    require_live_fence(edit, known, order, body.fence)
     if body.spec != order.spec or body.claim != known.claim or body.facts.input_set != known.input_set:
         raise edit.corrupt(f"{known.attempt} reports on another spec, claim or input set")
     if body.facts_digest != sha256_of(encode_trusted(body.facts)):
@@ -200,8 +205,7 @@ def attempt_result(edit: Edit, body: attempt.AttemptResult) -> None:
 def attempt_stopped(edit: Edit, body: attempt.AttemptStopped) -> None:
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known):
-        raise edit.corrupt(f"{known.attempt} is stopped under a stale fence")
+    require_live_fence(edit, known, order, body.fence)
     edit.require(not known.stopped_seq, f"{known.attempt} is stopped twice")
     edit.change(known.attempt, known, stopped_seq=edit.fact.seq)
 

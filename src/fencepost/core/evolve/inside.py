@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.core.amounts import charged_with, counted_with
 from fencepost.core.canonical import digest_of, encode_trusted
 from fencepost.core.charges import booked, receipt_name
-from fencepost.core.evolve.attempt import is_live
+from fencepost.core.evolve.attempt import is_live, require_live_fence
 from fencepost.core.evolve.edit import Edit, book, move_attempt, move_order
 from fencepost.core.ids import sha256_of
 from fencepost.core.records import attempt, budget, plan
@@ -19,8 +19,7 @@ def _speaker(
     """The attempt that a record is about, speaking under its live fence about its own spec, and its order."""
     known = edit.need(edit.fact.subject, AttemptState)
     order = edit.need(body.order, OrderState)
-    if known.fence != body.fence or order.attempt != known.attempt or not is_live(edit, known):
-        raise edit.corrupt(f"{known.attempt} speaks under a stale fence")
+    require_live_fence(edit, known, order, body.fence)
     if body.spec != order.spec or body.input_set != known.input_set:
         raise edit.corrupt(f"{known.attempt} speaks of another spec or input set")
     return known, order
