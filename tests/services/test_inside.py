@@ -1089,6 +1089,30 @@ def test_w18_a_child_beyond_its_parents_ceiling_is_told_whose_it_is(world: World
     speaker.end()
 
 
+@pytest.mark.parametrize("replaced", ["nothing", "link", "file"])
+def test_w5_a_program_that_moved_its_workspace_is_told_what_it_did(
+    world: World, speaker: Speaker, replaced: str
+) -> None:
+    _, attempt = begin(world, speaker)
+    (speaker.workspace / "a.txt").write_text("a")
+    aside = speaker.workspace.with_name("aside")
+    speaker.workspace.rename(aside)
+    if replaced == "link":
+        speaker.workspace.symlink_to(aside)
+    elif replaced == "file":
+        speaker.workspace.write_text("")
+    for call in (lambda: attempt.artifact("a.txt"), lambda: attempt.child("kid", ["true"], inputs=["a.txt"])):
+        with pytest.raises(Refused, match="the command has moved, removed or replaced it") as refused:
+            call()
+        assert (refused.value.code, refused.value.exit_code) == ("no_file", 2)
+        assert refused.value.next == "leave it where it is: files are taken from there"
+    if replaced != "nothing":
+        speaker.workspace.unlink()
+    aside.rename(speaker.workspace)
+    assert attempt.artifact("a.txt")["size"] == 1
+    speaker.end()
+
+
 def test_w5_children_may_need_their_elder_siblings(world: World, speaker: Speaker) -> None:
     plan, attempt = begin(world, speaker, ceilings={"attempts": 9})
     attempt.child("first", list(world.say("first", "sleep 0.3")))

@@ -32,7 +32,7 @@ from fencepost.adapters.artifacts.pack import Packs
 from fencepost.adapters.durable import place_file
 from fencepost.adapters.executors import foreign
 from fencepost.ports.artifacts import ArtifactStore, Classification, SourceChanged
-from fencepost.ports.errors import ContentTooLarge, PathRefused, StorageError
+from fencepost.ports.errors import ContentTooLarge, PathRefused, StorageError, WorkspaceGone
 from fencepost.ports.workspace import NOTE_BYTES_MAX, Collected, Inputs, Output, OutputProblem, Swept, Workspace
 
 ATTEMPTS_LISTED_MAX: Final = 100_000
@@ -99,10 +99,10 @@ class Workspaces:
         """
         with disk.storage_errors(f"collecting the outputs of {workspace.attempt}"):
             try:
-                root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
-            except (FileNotFoundError, NotADirectoryError):
-                message = "the workspace is no folder any more: the command has removed or replaced it"
-                return Collected(outputs=(), problems=(OutputProblem(code="unreadable", path="", message=message),))
+                root = _opened(workspace)
+            except WorkspaceGone as gone:
+                problem = OutputProblem(code="unreadable", path="", message=gone.message)
+                return Collected(outputs=(), problems=(problem,))
             try:
                 collector = Collector(root, os.path.realpath(os.fsencode(workspace.path)), self._limits)
                 wanted = collector.find(declared)
@@ -121,7 +121,7 @@ class Workspaces:
         if problem is not None:
             return _problem("bad_path_name" if ".." not in path.split("/") else "path_outside", path, problem)
         with disk.storage_errors(f"keeping a file of {workspace.attempt}"):
-            root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+            root = _opened(workspace)
             try:
                 return self._keep_one(root, path, classification, between)
             finally:
@@ -183,7 +183,7 @@ class Workspaces:
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         """See the port."""
         with disk.storage_errors(f"looking through the workspace of {workspace.attempt}"):
-            root = os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+            root = _opened(workspace)
             try:
                 collector = Collector(root, os.path.realpath(os.fsencode(workspace.path)), self._limits)
                 return collector.names()
@@ -331,6 +331,17 @@ class Workspaces:
 
 def _plain(path: Path) -> Path | None:
     return path if path.is_file() and not path.is_symlink() else None
+
+
+def _opened(workspace: Workspace) -> int:
+    """Raises WorkspaceGone for what the attempt's own program has done to its folder, and OSError."""
+    try:
+        return os.open(os.fsencode(workspace.path), _ROOT_FLAGS)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+            raise
+        message = "the workspace is no folder any more: the command has moved, removed or replaced it"
+        raise WorkspaceGone(message, next_step="leave it where it is: files are taken from there") from None
 
 
 def _problem(code: str, path: str, message: str) -> OutputProblem:

@@ -10,6 +10,7 @@
     │   └── StorageMismatch        written by another layout, format or fold than this program knows
     ├── IntegrityError             bytes are not what was written: the chain, a digest or a signature
     ├── ContentTooLarge            a bound of `core.limits` is passed (the caller's fault)
+    ├── WorkspaceGone              an attempt's folder is moved or replaced (its program's doing)
     └── PathRefused                a path leaves its folder or cannot be stored (the caller's fault)
 
 Refusals of commands are values (`core.reasons.Refusal`), not exceptions. `code` is stable and names a row
@@ -82,6 +83,12 @@ class ContentTooLarge(FencepostError):
     """Content passes a documented bound."""
 
     code = "too_large"
+
+
+class WorkspaceGone(FencepostError):
+    """The folder of an attempt is not there, or is none that can be read: its own program has done that."""
+
+    code = "no_file"
 
 
 class PathRefused(FencepostError):

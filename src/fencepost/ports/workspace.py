@@ -107,7 +107,8 @@ class Workspaces(Protocol):
         self, workspace: Workspace, path: str, *, classification: Classification, between: Callable[[], None]
     ) -> Output | OutputProblem:
         """Store one regular file of a workspace while its programs run, without following a link; or why not.
-        `between` is called between pieces: what it raises gives the file up. Raises StorageError."""
+        `between` is called between pieces: what it raises gives the file up. Raises WorkspaceGone,
+        StorageError."""
         ...
 
     def read_left(self, workspace: Workspace, name: str, *, bytes_max: int) -> bytes | None:
@@ -126,7 +127,7 @@ class Workspaces(Protocol):
 
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         """The paths of everything in a workspace that is no folder, in bytewise order, as far as they are text and
-        within the bounds of what an attempt may hand in. Raises ContentTooLarge, StorageError."""
+        within the bounds of what an attempt may hand in. Raises ContentTooLarge, WorkspaceGone, StorageError."""
         ...
 
     def find_verifier(self, attempt: str) -> Workspace:
