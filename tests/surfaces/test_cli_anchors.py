@@ -114,6 +114,7 @@ def test_lifecycle_17_a_store_that_is_older_than_what_was_signed_takes_no_comman
 
 def test_lifecycle_17_behind_a_loss_a_new_scope_and_a_new_home_go_on(repo: Repo) -> None:
     restored(repo)
+    assert repo.call(*ANOTHER_SCOPE).returncode == 0
     assert repo.call("run", "plan.toml", "--scope", "other").returncode == 0
     _, error = refused(repo, WRITING["run"])
     _, _, command = error["next"].rpartition(": ")

@@ -94,7 +94,7 @@ def test_usage_errors_exit_2_in_one_form(repo: Repo, words: list[str]) -> None:
 def test_a_read_without_a_home_exits_3(repo: Repo) -> None:
     for words in (("plan", "list"), ("plan", "show"), ("plan", "cancel")):
         error = repo.error(*words, code=3)
-        assert (error["code"], error["next"]) == ("no_home", "fencepost init")
+        assert error["code"] == "no_home" and error["next"].endswith("to begin anew here: fencepost init")
     assert not repo.has_home()
 
 
@@ -281,8 +281,38 @@ def test_c26_a_scope_has_a_name_and_a_new_one_is_told(repo: Repo) -> None:
         refused = repo.call("run", "p.toml", "--scope", name)
         assert (refused.returncode, "bad_name" in refused.stderr) == (2, True), (name, refused.stderr)
     assert not (repo.folder / ".fencepost").exists()
-    assert "made scope other" in repo.call("run", "p.toml", "--scope", "other").stderr
+    assert "made scope other" in repo.call("run", "p.toml", "--scope", "other").stderr, "the first one of a store"
     assert "made scope" not in repo.call("run", "p.toml", "--scope", "other").stderr
+    before = repo.document("journal", "verify", "--scope", "other")["sequence"]
+    for words in (("run", "p.toml"), ("plan", "submit", "p.toml"), ("worker", "start"), ("order", "list")):
+        error = repo.error(*words, "--scope", "othr", code=3)
+        assert error["code"] == "scope_not_open" and error["message"].endswith("; did you mean other?"), words
+        assert error["next"] == "fencepost --scope othr init"
+    assert repo.document("journal", "verify", "--scope", "other")["sequence"] == before
+    assert "made scope third" in repo.call("init", "--scope", "third").stderr
+    assert repo.document("run", "p.toml", "--scope", "third")["outcome"] == "done"
+
+
+def test_a_home_that_is_made_beside_another_is_told_with_it(repo: Repo) -> None:
+    """One that was only mistyped would run everything again."""
+    repo.write("p.toml", ONE)
+    assert repo.call("run", "p.toml").stderr == "made .fencepost\n"
+    told = repo.call("run", "p.toml", "--home", "tpyo").stderr
+    assert told == "made tpyo; it knows nothing of the plans in .fencepost\n"
+
+
+def test_where_there_is_no_home_those_below_are_named(repo: Repo) -> None:
+    repo.write("sub dir/deep/p.toml", ONE)
+    here = repo.folder / "sub dir" / "deep"
+    repo.document("init", "--home", str(here / ".fencepost"))
+    error = repo.error("order", "list", code=3)
+    assert error["code"] == "no_home" and error["message"].endswith("; one lies below: sub dir/deep/.fencepost")
+    assert error["next"] == "cd 'sub dir/deep', or add --home 'sub dir/deep/.fencepost'"
+    assert repo.document("plan", "list", "--home", "sub dir/deep/.fencepost")["items"] == []
+    repo.document("init", "--home", str(repo.folder / "near" / ".fencepost"))
+    error = repo.error("order", "list", code=3)
+    assert "some lie below: near/.fencepost, sub dir/deep/.fencepost" in error["message"]
+    assert error["next"].startswith("cd near, ")
 
 
 @pytest.mark.parametrize(("layout", "next_step"), [("9\n", "use the fencepost that made it"), (None, "fencepost init")])

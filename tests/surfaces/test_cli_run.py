@@ -254,6 +254,7 @@ def test_a_blocked_scope_says_that_nothing_lifts_it_and_a_new_home_works(repo: R
     assert repo.document("plan", "list")["items"][0]["outcome"] == "waiting"
     again = repo.document("run", "second.toml", "--home", str(repo.folder / "elsewhere"))
     assert again["outcome"] == "done"
+    repo.document("init", "--scope", "other")
     assert repo.document("run", "second.toml", "--scope", "other")["outcome"] == "done"
     assert repo.document("plan", "cancel", "second")["outcome"] == "cancelled", "a cancel needs no time"
     assert repo.document("journal", "replay")["match"] is True
@@ -337,6 +338,7 @@ def test_a_refused_plan_writes_nothing_and_opens_no_scope(repo: Repo) -> None:
     assert {item["check"]: item["level"] for item in doctor["items"]}["scope"] == "warn"
     assert repo.error("plan", "list", "--scope", "fresh", code=3)["code"] == "scope_not_open", "doctor changes nothing"
     assert repo.document("journal", "verify")["sequence"] == head
+    repo.document("init", "--scope", "fresh")
     assert repo.document("run", "good.toml", "--scope", "fresh")["outcome"] == "done"
 
 

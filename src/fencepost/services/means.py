@@ -113,6 +113,11 @@ def worker_lock(worker: str) -> str:
     return f"{worker}.lock"
 
 
+def serves_lock(worker: str, plan: str) -> str:
+    """Name of the lock that a worker holds beside its own while it serves one plan alone."""
+    return f"{plan}.{worker}.lock"
+
+
 def finish_lock(attempt: str, *, late: bool = False) -> str:
     """Name of the lock that a worker holds while it brings a result to its end; `late` is for a second one, in the
     place of a worker that stands still and keeps the first."""

@@ -32,7 +32,7 @@ from fencepost.services.means import Means, attempt_lock, estimated_now_us, veri
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
 _ATTEMPT_LOCK = re.compile(r"(attempt_[0-9a-f]{32})(?:\.[a-z]+){0,2}\.lock")
-_WORKER_LOCK = re.compile(r"worker_[0-9a-f]{32}\.lock")
+_WORKER_LOCK = re.compile(r"(?:plan_[0-9a-f]{32}\.)?worker_[0-9a-f]{32}\.lock")
 
 
 class Upkeep:

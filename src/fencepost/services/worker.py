@@ -40,7 +40,7 @@ from fencepost.services.attempt import Attempts
 from fencepost.services.cleaner import Cleaner
 from fencepost.services.finish import Finisher
 from fencepost.services.leases import Leases
-from fencepost.services.means import Means, estimated_now_us, worker_lock
+from fencepost.services.means import Means, estimated_now_us, serves_lock, worker_lock
 from fencepost.services.recover import Recoverer
 from fencepost.services.sink import Sink
 from fencepost.services.upkeep import Upkeep
@@ -103,6 +103,7 @@ class Worker:
         self._guard = means.threads.lock()
         self._stop = means.threads.event()
         self._lock: HeldLock | None = None
+        self._serves: HeldLock | None = None
         self._thread: Thread | None = None
         self._look_at = 0.0
         self._lockless_at: float | None = None  # since when others take this worker for dead
@@ -116,6 +117,8 @@ class Worker:
 
     def start(self) -> None:
         """Take the name, enrol, and begin to serve. Raises StorageError or Refused."""
+        if self._plan is not None:
+            self._serves = self._means.locks.take(serves_lock(self.worker, self._plan), wait=True)
         self._lock = self._means.locks.take(worker_lock(self.worker), wait=True)
         reading = self._means.reading()
         receipt = self._means.issue(
@@ -161,6 +164,9 @@ class Worker:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        if self._serves is not None:
+            self._serves.release()
+            self._serves = None
 
     def is_idle(self) -> bool:
         """Whether no slot is taken, nothing is left that this worker may claim, and nothing of the whole scope moves.

@@ -14,8 +14,15 @@ from fencepost.core.shares import MONEY
 from fencepost.core.state import SCOPE, Account, AttemptState, HoldState, OrderState, PlanState, ScopeState
 from fencepost.core.views import account_document, hold_document
 from fencepost.kernel.read import Look
-from fencepost.surfaces.cli.context import CommandError, current_plan, find_order, find_plan
-from fencepost.surfaces.cli.words import amounts
+from fencepost.surfaces.cli.context import (
+    CommandError,
+    current_plan,
+    find_order,
+    find_plan,
+    is_one_of_several,
+    known_names,
+)
+from fencepost.surfaces.cli.words import amounts, like
 
 OPEN_HOLDS = frozenset(state for state, targets in BUDGET_HOLD.rows.items() if targets)
 
@@ -50,9 +57,7 @@ class OpenHold(msgspec.Struct, frozen=True, kw_only=True):
 def title_of(look: Look, order: OrderState) -> str:
     """How a person may name the order anywhere in the scope: `PLAN/TASK`, or its id outside any plan."""
     plan = look.find(order.plan, PlanState) if order.plan is not None else None
-    known = look.name(plan.name) if plan is not None else None
-    # A name means its open plan, else the newest; what belongs to an older one goes by its id.
-    if plan is None or known is None or known.meant_by() != plan.plan or order.replaced_by is not None:
+    if plan is None or order.replaced_by is not None or is_one_of_several(look, plan):
         return order.order
     return f"{plan.name}/{order.task}"
 
@@ -132,7 +137,8 @@ def find_account(look: Look, name: str | None, plan: str | None) -> Named:
     if not found:
         if refused is not None and "/" in name:
             raise refused
-        raise CommandError("not_found", f"no order and no plan is called {name!r}", next_step="fencepost order list")
+        told = f"no order and no plan is called {name!r}{like(name, known_names(look))}"
+        raise CommandError("not_found", told, next_step="fencepost order list")
     return account_of(look, found[0])
 
 

@@ -54,7 +54,8 @@ def anchor_finding(opened: App) -> Finding | None:
     return Finding(
         True,
         told,
-        f"put its newest copy back; else go on in a new scope (--scope NAME) or a new home: {_aside(opened)}",
+        "put its newest copy back; else go on in a new scope (fencepost init --scope NAME) or a new home: "
+        f"{_aside(opened)}",
     )
 
 

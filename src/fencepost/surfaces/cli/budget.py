@@ -30,6 +30,7 @@ from fencepost.surfaces.cli.context import (
     table,
     write_by_person,
 )
+from fencepost.surfaces.cli.names import bound_account
 from fencepost.surfaces.cli.words import amount, amounts, dimension_label, unknown_note, wrapped
 
 app = CommandApp(name="budget", help="Ceilings, held, charged, available.")
@@ -133,7 +134,7 @@ def set_budget(
     with opened(options) as home:
         for _ in range(_TRIES_MAX):
             with home.kernel.reader.look() as look:
-                named = find_account(look, account, plan)
+                named = bound_account(look, account, plan)
             _require_known_money(named, {*wanted, *removed})
             ceilings = {**named.account.ceiling, **wanted}
             command = SetBudget(

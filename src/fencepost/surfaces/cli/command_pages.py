@@ -33,7 +33,7 @@ PAGES: Final[Mapping[str, Page]] = {
         ("fencepost init", "at the git root, else in this folder"),
         ("fencepost init --scope team", "opens one more scope in the same store"),
         exits=(0, 4),
-        more="`run` and `plan submit` do so by themselves.",
+        more="`run` and `plan submit` do so by themselves; one more scope of a store is opened by this command alone.",
     ),
     "run": _page(
         ("fencepost run plan.toml", "submits the plan, or goes on with it"),

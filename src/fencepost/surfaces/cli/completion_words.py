@@ -186,13 +186,17 @@ def _plans(look: Look) -> Iterator[Candidate]:
 
 
 def _asking(look: Look) -> Iterator[Candidate]:
-    """Orders that wait for an answer: of the current plan by their names, of the other open ones with the plan's."""
-    plans = [plan for plan in look.newest_plans(PLANS_MAX) if plan.open][:PLANS_LOOKED_AT_MAX]
+    """Orders that wait for an answer, with the plan's name where another plan may be meant."""
+    newest = look.newest_plans(PLANS_MAX)
+    plans = [plan for plan in newest if plan.open][:PLANS_LOOKED_AT_MAX]
+    # An answer takes no bare name that another open plan, or the one submitted last, has as well.
+    others = [*plans[1:], *(plan for plan in newest[:1] if not plan.open)]
+    elsewhere = {order.task for plan in others for order in look.orders(plan.plan)[:ORDERS_MAX]}
     for number, plan in enumerate(plans):
         for order in look.orders(plan.plan)[:ORDERS_MAX]:
             if order.state == "waiting" and order.wait is not None and order.wait.question:
-                name = order.task if number == 0 else f"{plan.name}/{order.task}"
-                yield name, f"asks {order.wait.question}"
+                is_bare = number == 0 and order.task not in elsewhere
+                yield order.task if is_bare else f"{plan.name}/{order.task}", f"asks {order.wait.question}"
 
 
 def _orders_like(current: str) -> Callable[[Look], Iterator[Candidate]]:

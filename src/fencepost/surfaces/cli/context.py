@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, TextIO
 
 import msgspec
@@ -32,7 +32,7 @@ from fencepost.kernel.receipts import Receipt
 from fencepost.ports.errors import FencepostError
 from fencepost.surfaces.cli.anchors import require_current
 from fencepost.surfaces.cli.typed import by_name, here, opened_is
-from fencepost.surfaces.cli.words import block, one_line
+from fencepost.surfaces.cli.words import block, like, one_line
 
 PLANS_SEARCHED_MAX = 100  # for an order that the plan which was meant does not have
 ORDERS_SEARCHED_MAX = 2_000
@@ -91,14 +91,16 @@ def _processors() -> int:
 def opened(options: Globals, *, start: Path | None = None, create: bool = False, **flags: Any) -> Iterator[App]:
     """The home that these options mean, open for the block. Raises NoHome where there is none.
 
-    A scope that nobody has opened is refused as `scope_not_open`; with `create`, which is a person's to ask, it is
-    made, and `inside_attempt` is raised where no person can be, as is what `require_current` raises.
+    A scope that nobody has opened is refused as `scope_not_open`; with `create`, which is a person's to ask, the first
+    one of a store is made, and `inside_attempt` is raised where no person can be, as is what `require_current` raises.
     """
     config = options.config(start, **flags)
     home = home_of(config, start or Path.cwd())
     if home is None:
         _require_no_store(config)
-        raise NoHome("there is no .fencepost folder here or above", next_step="fencepost init")
+        from fencepost.surfaces.cli.no_home import no_home
+
+        raise no_home(start or Path.cwd())
     with opened_home(home, config, create=create) as app:
         yield app
 
@@ -116,14 +118,15 @@ def home_of(config: Config, start: Path) -> Path | None:
 
 
 @contextmanager
-def opened_home(home: Path, config: Config, *, create: bool = False) -> Iterator[App]:
-    """One home, open for the block; see `opened`."""
+def opened_home(home: Path, config: Config, *, create: bool = False, another: bool = False) -> Iterator[App]:
+    """One home, open for the block; see `opened`. `another` makes one more scope beside those of the store: where it
+    was only mistyped, everything would be done again."""
     _require_own_store(home, config)
     with stopping_between_commits():
-        yield from _opened_home(home, config, create=create)
+        yield from _opened_home(home, config, create=create, another=another)
 
 
-def _opened_home(home: Path, config: Config, *, create: bool) -> Iterator[App]:
+def _opened_home(home: Path, config: Config, *, create: bool, another: bool) -> Iterator[App]:
     limits = msgspec.structs.replace(FIRST_VALUES, keep_failed_us=config.keep_failed_us)
     app = App(home, scope=config.scope, environment=os.environ, limits=limits)
     opened_is(home.absolute(), config.scope)
@@ -132,11 +135,12 @@ def _opened_home(home: Path, config: Config, *, create: bool) -> Iterator[App]:
             require_outside(app)
             require_current(app)
         fresh = not _has_scope(app)
-        if fresh and not create:
-            raise CommandError.of(Refusal(code="scope_not_open", detail={"scope": app.kernel.scope}))
+        scopes = _scopes(app) if fresh else []
+        if fresh and (not create or (scopes and not another)):
+            raise _scope_not_open(app.kernel.scope, scopes)
         app.kernel.open()
         if fresh and config.scope != SCOPE_FIRST:
-            say(f"made scope {config.scope}")  # one that was only mistyped would run everything again
+            say(f"made scope {config.scope}")
         yield app
     except CommandError as error:
         with app.kernel.reader.look() as look:
@@ -219,6 +223,18 @@ def _require_own_store(home: Path, config: Config) -> None:
         raise _unsupported(config.store)
 
 
+def _scopes(app: App) -> list[str]:
+    """The scopes that a store has."""
+    with app.kernel.journal.snapshot() as reads:
+        return sorted({stream.scope for stream in reads.streams()})
+
+
+def _scope_not_open(scope: str, known: Sequence[str]) -> CommandError:
+    error = CommandError.of(Refusal(code="scope_not_open", detail={"scope": scope}))
+    error.message = error.message.rstrip(".") + like(scope, known)
+    return error
+
+
 def _has_scope(app: App) -> bool:
     with app.kernel.reader.look() as look:
         return look.head.seq > 0
@@ -232,8 +248,37 @@ def find_plan(look: Look, name: str) -> PlanState:
         known = look.name(name)
         plan = None if known is None else look.find(known.meant_by(), PlanState)
     if plan is None:
-        raise CommandError("not_found", f"there is no plan {name!r} in this scope", next_step="fencepost plan list")
+        raise _no_plan(look, name)
     return plan
+
+
+def _no_plan(look: Look, name: str) -> CommandError:
+    stem = _plan_of_file(look, name)
+    if stem is not None:
+        told = f"{name!r} is the name of a file, and its plan is called {stem}"
+        return CommandError("not_found", told, next_step=f"name it {stem}")
+    names = [plan.name for plan in look.newest_plans(PLANS_SEARCHED_MAX)]
+    told = f"there is no plan {name!r} in this scope{like(name, names)}"
+    return CommandError("not_found", told, next_step="fencepost plan list")
+
+
+def _plan_of_file(look: Look, name: str) -> str | None:
+    """The plan of this scope that a word means which is the name of its file; None for any other word."""
+    path = PurePath(name)
+    return path.stem if path.suffix in (".toml", ".json") and look.name(path.stem) is not None else None
+
+
+def known_names(look: Look) -> list[str]:
+    """What a name without a plan may be one of: the current plan's orders, and the newest plans."""
+    plans = look.newest_plans(PLANS_SEARCHED_MAX)
+    orders = look.orders(current_plan(look).plan) if plans else ()
+    return [*(order.task for order in orders), *(plan.name for plan in plans)]
+
+
+def is_one_of_several(look: Look, plan: PlanState) -> bool:
+    """Whether a plan's name does not tell it: the name means another one, or several of that name are open."""
+    known = look.name(plan.name)
+    return known is None or known.meant_by() != plan.plan or len(known.open_plans) > 1
 
 
 def current_plan(look: Look) -> PlanState:
@@ -254,18 +299,21 @@ def find_order(look: Look, name: str) -> OrderState:
         if order is None:
             raise CommandError("not_found", f"there is no order {name}", next_step="fencepost order list")
         return order
+    if (stem := _plan_of_file(look, name)) is not None:
+        told = f"{name!r} is the name of a file, and no order; its plan is called {stem}"
+        raise CommandError("not_found", told, next_step=f"fencepost order list --plan {stem}")
     plan_name, _, task = name.rpartition("/")
     plan = find_plan(look, plan_name) if plan_name else current_plan(look)
-    for order in look.orders(plan.plan):
+    orders = look.orders(plan.plan)
+    for order in orders:
         if order.task == task:
             return order
     elsewhere = None if plan_name else _with_order(look, task, plan)
     if elsewhere is not None:
         told = f"plan {plan.name} has no order {task!r}, plan {elsewhere.name} has one"
         raise CommandError("not_found", told, next_step=f"name it {elsewhere.name}/{task}")
-    raise CommandError(
-        "not_found", f"plan {plan.name} has no order {task!r}", next_step=f"fencepost order list --plan {plan.name}"
-    )
+    told = f"plan {plan.name} has no order {task!r}{like(task, (order.task for order in orders))}"
+    raise CommandError("not_found", told, next_step=f"fencepost order list --plan {plan.name}")
 
 
 def _with_order(look: Look, task: str, without: PlanState) -> PlanState | None:

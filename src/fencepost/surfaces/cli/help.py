@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -13,7 +12,7 @@ from fencepost.surfaces.cli.command_tree import Command, Noun, Parameter, first_
 from fencepost.surfaces.cli.doctor.findings import FAULTS
 from fencepost.surfaces.cli.frame import NOUNS
 from fencepost.surfaces.cli.help_plan import CLOSING, HOLDS, OPENING, TABLES
-from fencepost.surfaces.cli.words import wrapped
+from fencepost.surfaces.cli.words import like, wrapped
 
 NAME_COLUMNS_MAX: Final = 26  # of a column of names; a longer one stands on a line of its own
 
@@ -41,8 +40,7 @@ def topic_help(words: Sequence[str]) -> str:
     if len(words) == 1 and (lines := _code_lines(name)):
         return _text(lines)
     known = [*NOUNS, *TOPICS, *REASONS, *WAITS_AND_ENDS, *FAULTS]
-    near = difflib.get_close_matches(name[:80], known, n=1)
-    raise LookupError(f"{name} is no topic" + (f"; did you mean {near[0]}?" if near else ""))
+    raise LookupError(f"{name} is no topic{like(name, known)}")
 
 
 def _noun_text(noun: Noun) -> str:

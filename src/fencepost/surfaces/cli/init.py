@@ -8,7 +8,7 @@ from typing import TextIO
 
 from cyclopts import App
 
-from fencepost.app import home_for, make_home
+from fencepost.app import find_home, home_for, make_home
 from fencepost.core.state import AuthorityState
 from fencepost.surfaces.cli.context import (
     NO_GLOBALS,
@@ -30,7 +30,7 @@ def init(*, options: Globals = NO_GLOBALS) -> None:
     start = Path.cwd()
     home = home_of(config, start) or home_for(start)
     fresh = make_home(home)
-    with opened_home(home, config, create=True) as opened:
+    with opened_home(home, config, create=True, another=True) as opened:
         with opened.kernel.reader.look() as look:
             authority = look.authority()
             sequence = look.head.seq
@@ -65,6 +65,12 @@ def ensure_home(home: Path | None, start: Path) -> Path:
     if home is not None and (home / "layout").is_file():
         return home
     home = home or home_for(start)
+    other = find_home(start)
     if make_home(home):
-        say(f"made {os.path.relpath(home) if home.is_relative_to(Path.cwd()) else home}")
+        beside = f"; it knows nothing of the plans in {_shown(other)}" if other is not None else ""
+        say(f"made {_shown(home)}{beside}")
     return home
+
+
+def _shown(home: Path) -> str:
+    return os.path.relpath(home) if home.is_relative_to(Path.cwd()) else str(home)

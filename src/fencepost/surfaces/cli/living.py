@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from fencepost.core.machines import LIVE
 from fencepost.core.state import AttemptState, OrderState, WorkerState
 from fencepost.kernel.read import Look
@@ -10,6 +13,7 @@ from fencepost.ports.locks import HostLocks
 from fencepost.services.means import worker_lock
 
 LIVE_STATES = frozenset({"reserved", "active", "cancellation_requested"})
+_SERVES = re.compile(r"(?P<plan>plan_[0-9a-f]{32})\.(?P<worker>worker_[0-9a-f]{32})\.lock")  # `serves_lock`
 GONE = "Its worker is not alive any more; the next one that starts takes it up."
 
 
@@ -18,6 +22,13 @@ def living_workers(look: Look, locks: HostLocks) -> list[WorkerState]:
     held = [name for name in locks.names() if name.startswith("worker_") and locks.is_held(name)]
     names = [name.removesuffix(".lock") for name in held]
     return [value for value in look.many(names).values() if isinstance(value, WorkerState)]
+
+
+def serving_others(plan: str | None, workers: Sequence[WorkerState], locks: HostLocks) -> list[str]:
+    """Those of living workers that serve another plan alone, and take nothing of this one."""
+    found = [_SERVES.fullmatch(name) for name in locks.names()]
+    only = {match["worker"]: match["plan"] for match in found if match is not None and locks.is_held(match[0])}
+    return [value.worker for value in workers if only.get(value.worker, plan) != plan]
 
 
 def is_orphan(attempt: AttemptState, locks: HostLocks, reading: Reading) -> bool:

@@ -39,12 +39,13 @@ from fencepost.surfaces.cli.context import (
 from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.funded import require_funds_behind, require_funds_for_retry
 from fencepost.surfaces.cli.living import orphans
+from fencepost.surfaces.cli.names import answered_text, bound_order, not_answered, said_of
 from fencepost.surfaces.cli.order_attempts import steps_document
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 from fencepost.surfaces.cli.pinned import pinned_hint
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.view.wanted import is_wanted
-from fencepost.surfaces.cli.words import state_text
+from fencepost.surfaces.cli.words import nearest, state_text
 
 if TYPE_CHECKING:
     from fencepost.surfaces.cli.graph_model import Graph
@@ -77,7 +78,7 @@ def list_orders(
     if not 1 <= limit <= PAGE_MAX:
         raise CommandError("usage", f"--limit is a number from 1 to {PAGE_MAX}", next_step="fencepost order list")
     if state is not None and state not in WORK_ORDER.rows:
-        raise CommandError("usage", f"{state!r} is no state of an order", next_step=f"one of {', '.join(_states())}")
+        raise _no_state(state)
     with opened(options) as home, home.kernel.reader.look() as look:
         orders = listed(look, plan, every=every)
         if state is not None:
@@ -93,8 +94,15 @@ def list_orders(
             say(f"more: --after {following}")
 
 
-def _states() -> list[str]:
-    return sorted(WORK_ORDER.rows)
+def _no_state(word: str) -> CommandError:
+    """The live view has short words for states, which may be what was meant."""
+    from fencepost.surfaces.cli.view.signs import SIGNS
+
+    states = sorted(WORK_ORDER.rows)
+    by_word = {sign.word: name for name, sign in SIGNS.items() if name in states} | {name: name for name in states}
+    near = by_word.get(nearest(word, by_word) or "")
+    told = f"{word!r} is no state of an order" + (f"; did you mean {near}?" if near else "")
+    return CommandError("usage", told, next_step=f"one of {', '.join(states)}")
 
 
 @app.command(name="show")
@@ -304,14 +312,13 @@ def cancel(
         raise CommandError("too_large", f"the note passes {NOTE_BYTES_MAX} bytes", next_step="shorten it")
     with opened(options) as home:
         with home.kernel.reader.look() as look:
-            order = find_order(look, name)
+            order = bound_order(look, name)
+            said = said_of(look, order)
         command = CancelOrder(order=order.order, note=note)
         receipt = write_by_person(home, command, command_key)
         result = required(receipt)
     document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
-    emit(
-        options, document, lambda out: print(f"{order.task}: {state_text(result['state'], result['reason'])}", file=out)
-    )
+    emit(options, document, lambda out: print(f"{said}: {state_text(result['state'], result['reason'])}", file=out))
 
 
 @app.command(name="answer")
@@ -331,15 +338,20 @@ def answer(
     value = _answer_of(value)
     with opened(options) as home:
         with home.kernel.reader.look() as look:
-            order = find_order(look, name)
+            order = bound_order(look, name)
         command = AnswerOrder(order=order.order, value=value, question=question)
         if not anyway and home.kernel.recall(by_person(home, command, command_key)) is None:
             with home.kernel.reader.look() as look:
                 require_funds_behind(look, order)
         receipt = write_by_person(home, command, command_key)
-        result = required(receipt)
-    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
-    emit(options, document, lambda out: print(f"{order.task}: {result['question']} is answered", file=out))
+        with home.kernel.reader.look() as look:
+            if receipt.refusal is not None:
+                raise not_answered(look, order, question, receipt.refusal)
+            said = said_of(look, order)
+        result = receipt.result
+    prompt = order.wait.prompt if order.wait is not None else ""
+    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh, "prompt": prompt}
+    emit(options, document, lambda out: answered_text(said, result["question"], prompt, out))
 
 
 def _answer_of(word: str) -> str:
@@ -408,7 +420,7 @@ def retry(
     without being applied."""
     with opened(options) as home:
         with home.kernel.reader.look() as look:
-            order = find_order(look, name)
+            order = bound_order(look, name)
         command = RetryOrder(order=order.order, with_dependents=with_dependents, from_start=from_start)
         if command_key is not None:
             command = _asked_before(home, command, order, command_key)
@@ -424,6 +436,7 @@ def retry(
             titles = {name: title_of(look, value) for name, value in made.items()}
             states = {name: value.state for name, value in made.items()}
             after = look.order(result["order"])
+            said = said_of(look, order)
             replaced = [look.order(one["replaces"]) for one in result["replacements"]]
             pinned = pinned_hint(home, look, order.plan, [one for one in replaced if one is not None])
     replacements = [{**one, "name": made[one["order"]].task} for one in result["replacements"]]
@@ -442,7 +455,7 @@ def retry(
             kept = f", from checkpoint {one['checkpoints']} on" if one["checkpoints"] else ""
             print(f"{titles[one['order']]}: {states[one['order']]}, in the place of {one['replaces']}{kept}", file=out)
         if not replacements and after is not None:
-            print(f"{order.task}: {state_text(after.state, after.reason)}", file=out)
+            print(f"{said}: {state_text(after.state, after.reason)}", file=out)
         if pinned is not None:
             print(here(pinned), file=out)
 

@@ -22,7 +22,7 @@ from fencepost.core.views import held_up_by_clock, why
 from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
-from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers
+from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers, serving_others
 from fencepost.surfaces.cli.order_failure import (
     failure_lines,
     left_out_lines,
@@ -73,7 +73,11 @@ def _answer(home: App, look: Look, order: OrderState) -> dict[str, Any]:
     elif order.state in ("blocked_budget", "budget_exhausted"):
         document.update(budget_of(look, order))
     elif order.state == "ready":
-        document["workers"] = [worker.worker for worker in living_workers(look, home.locks)]
+        alive = living_workers(look, home.locks)
+        document["workers"] = [worker.worker for worker in alive]
+        document["workers_elsewhere"] = serving_others(order.plan, alive, home.locks)
+        if alive and len(alive) == len(document["workers_elsewhere"]):
+            document["next"] = f"fencepost run {plan_file(look, order.plan)}, or fencepost worker start"
     if order.state in ("failed", "retry_wait") and (facts := look.facts(order.result_seq)) is not None:
         document["detail"] = facts.message
         document["details"] = failure_lines(look, order) + left_out_lines(look, order)
@@ -170,16 +174,29 @@ def _dependencies(look: Look, order: OrderState) -> dict[str, Any]:
 
 
 def _cause(look: Look, order: OrderState) -> dict[str, Any]:
-    cause = {
+    cause: dict[str, Any] = {
         "name": title_of(look, order),
         "task": order.task,
         "id": order.order,
         "state": order.state,
         "reason": order.reason,
     }
+    newest = _newest(look, order)
+    if newest.order != order.order:
+        cause["now"] = {"name": title_of(look, newest), "id": newest.order, "state": newest.state}
     if order.state == "failed":
         cause["detail"] = "; ".join(failure_lines(look, order)[:_CAUSE_LINES_MAX])
     return cause
+
+
+def _newest(look: Look, order: OrderState) -> OrderState:
+    """The order that stands in the place of another one by now, itself where nothing replaced it."""
+    for _ in range(_WALK_MAX):
+        after = look.order(order.replaced_by) if order.replaced_by is not None else None
+        if after is None:
+            break
+        order = after
+    return order
 
 
 def because_lines(look: Look, order: OrderState) -> tuple[str, ...]:
@@ -196,7 +213,7 @@ def _dependency_next(look: Look, order: OrderState, document: Mapping[str, Any])
         if order.state == "dependency_failed":
             value = look.order(root["id"])
             if value is not None and value.replaced_by is not None:
-                return f"fencepost order retry {title_of(look, order)}"
+                return retry_of(look, order)
             if root["state"] in _RETRYABLE:
                 return funded_retry_of(look, value) if value is not None else None
         else:
@@ -285,7 +302,8 @@ def why_text(document: Mapping[str, Any], out: TextIO) -> None:
     for short in document.get("budget", ()):
         lines += budget_lines(short)
     if "workers" in document:
-        lines += wrapped(_queue_text(len(document["workers"]), document["behind"]), indent="  ")
+        elsewhere = len(document["workers_elsewhere"])
+        lines += wrapped(_queue_text(len(document["workers"]), elsewhere, document["behind"]), indent="  ")
     if "clock" in document:
         lines += wrapped(f"{document['clock']['state']}: {document['clock']['message']}", indent="  ")
     if document.get("pinned"):
@@ -302,7 +320,8 @@ def _cause_text(cause: Mapping[str, Any]) -> str:
     detail = f": {one_line(cause['detail'])}" if cause.get("detail") else ""
     # An order that was replaced goes by its id, which says nothing to a person.
     name = cause["name"] if cause["name"] != cause["id"] else f"{one_line(cause['task'])} as it was before"
-    return f"{name}, which is {state_text(cause['state'], cause['reason'])}{detail}"
+    now = f"; the one in its place is {cause['now']['state']} now" if "now" in cause else ""
+    return f"{name}, which is {state_text(cause['state'], cause['reason'])}{detail}{now}"
 
 
 def budget_lines(short: Mapping[str, Any]) -> list[str]:
@@ -331,7 +350,10 @@ def budget_lines(short: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _queue_text(workers: int, behind: int) -> str:
+def _queue_text(workers: int, elsewhere: int, behind: int) -> str:
     alive = "No worker is alive" if not workers else f"{workers} worker{' is' if workers == 1 else 's are'} alive"
     before = "no order stands" if not behind else f"{behind} order{' stands' if behind == 1 else 's stand'}"
+    if elsewhere:
+        serving = "serves" if workers == 1 else f"{elsewhere} of them serve" if elsewhere < workers else "serve"
+        return f"{alive} in this home and {serving} another plan alone; {before} before it."
     return f"{alive} in this home; {before} before it."

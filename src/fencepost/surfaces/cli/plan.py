@@ -33,13 +33,14 @@ from fencepost.surfaces.cli.context import (
 )
 from fencepost.surfaces.cli.frame import STDIN, print_documents
 from fencepost.surfaces.cli.init import ensure_home
+from fencepost.surfaces.cli.names import bound_plan
 from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.plan_diff import changes_text, plan_changes
 from fencepost.surfaces.cli.plan_files import check, read_source
 from fencepost.surfaces.cli.plan_warnings import check_report
-from fencepost.surfaces.cli.submit import checked_for, place
+from fencepost.surfaces.cli.submit import STILL_OPEN, checked_for, done_anew, place
 from fencepost.surfaces.cli.typed import here
-from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant
+from fencepost.surfaces.cli.words import amounts, columns, count, fields, instant, wrapped
 
 app = App(name="plan", help="Plans: check, submit, show, list, diff, cancel.")
 
@@ -96,6 +97,7 @@ def submit(
             state = find_plan(look, placed.plan)
             orders = look.orders(placed.plan, replaced=True)
             current = _current(look, state)
+            anew = done_anew(look, state) if placed.fresh else STILL_OPEN if mode == "again" else None
     document = {
         "plan": state.plan,
         "name": state.name,
@@ -109,6 +111,8 @@ def submit(
     def human(out: TextIO) -> None:
         told = "submitted" if placed.fresh else "is there already"
         out.write(f"plan {state.name}: {told} ({count(current, 'order')})\n  id: {state.plan}\n")
+        if anew is not None:
+            out.write("\n".join(wrapped(anew, indent="  ", after="    ")) + "\n")
         file = "-" if plan == STDIN else shlex.quote(plan)
         out.write(here(f"  next: fencepost run {file}, or fencepost worker start\n"))
 
@@ -244,7 +248,7 @@ def cancel(
     with opened(options) as opened_app:
         kernel = opened_app.kernel
         with kernel.reader.look() as look:
-            plan = current_plan(look) if name is None else find_plan(look, name)
+            plan = bound_plan(look, name)
         required(write_by_person(opened_app, CancelPlan(plan=plan.plan, note=note), command_key))
         with kernel.reader.look() as look:
             document = _document(look, find_plan(look, plan.plan))

@@ -46,7 +46,7 @@ from fencepost.surfaces.cli.plan_warnings import warning_lines
 from fencepost.surfaces.cli.progress import Lines, Progress, View, is_gone, silence
 from fencepost.surfaces.cli.signals import STOPPING, TICK_S, Interrupts
 from fencepost.surfaces.cli.stopping import stop_worker
-from fencepost.surfaces.cli.submit import Placed, checked_for, place
+from fencepost.surfaces.cli.submit import STILL_OPEN, Placed, checked_for, done_anew, place
 from fencepost.surfaces.cli.summary import Report, print_report, report
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.view.wanted import has_colour, is_terminal, is_wanted, marks_for
@@ -96,7 +96,8 @@ def run(
             placed = place(opened, checked, mode, command_key)
             recorded_is("the plan is recorded all the same", "run again, with another output: it goes on")
             warnings = warning_lines(checked, config.jobs) if wait.jobs else []
-            found, code = _run(opened, placed, warnings, wait, interrupts, sys.stderr if options.json else sys.stdout)
+            out = sys.stderr if options.json else sys.stdout
+            found, code = _run(opened, placed, mode, warnings, wait, interrupts, out)
         _finish(found, as_json=options.json)
         return code
 
@@ -108,12 +109,18 @@ def _mode(*, again: bool, new: bool) -> Submission:
 
 
 def _run(
-    app: App, placed: Placed, warnings: Sequence[str], wait: _Wait, interrupts: Interrupts, out: TextIO
+    app: App,
+    placed: Placed,
+    mode: Submission,
+    warnings: Sequence[str],
+    wait: _Wait,
+    interrupts: Interrupts,
+    out: TextIO,
 ) -> tuple[Report, int]:
     lines = Lines(out)
     with app.kernel.reader.look() as look:
         plan = _plan(look, placed.plan)
-        _announce(app, look, plan, placed, lines)
+        _announce(app, look, plan, placed, mode, lines)
         if plan.open:
             _say_clock(app, look, lines)
             for warning in warnings:
@@ -172,13 +179,20 @@ def _stop(app: App, worker: Worker, view: View, interrupts: Interrupts) -> None:
     stop_worker(app.threads, worker, interrupts, say=view.say, tick=tick)
 
 
-def _announce(app: App, look: Look, plan: PlanState, placed: Placed, lines: Lines) -> None:
+def _announce(app: App, look: Look, plan: PlanState, placed: Placed, mode: Submission, lines: Lines) -> None:
     if placed.fresh:
         lines.say(f"plan {plan.name}: submitted ({count(plan.orders, 'order')})")
+        if (anew := done_anew(look, plan)) is not None:
+            lines.say(anew)
     elif plan.open:
         orders = look.orders(plan.plan)
         ended = sum(order.state in ENDED for order in orders)
         lines.say(f"plan {plan.name}: continues ({ended} of {len(orders)} orders have ended)")
+        if mode == "again":
+            lines.say(STILL_OPEN)
+        left = [order for order in orders if order.state not in ENDED]
+        if (pinned := pinned_hint(app, look, plan.plan, left)) is not None:
+            lines.say(here(pinned))
     else:
         lines.say(f"plan {plan.name}: has ended before; --again submits it anew")
         if (pinned := pinned_hint(app, look, plan.plan, look.orders(plan.plan))) is not None:

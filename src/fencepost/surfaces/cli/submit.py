@@ -12,12 +12,16 @@ from fencepost.app import App
 from fencepost.config import Config
 from fencepost.core.identity import meaning
 from fencepost.core.reasons import Refusal
+from fencepost.core.records.plan import PlanRevision
 from fencepost.core.state import PlanState
+from fencepost.kernel.read import Look
 from fencepost.kernel.receipts import Receipt
 from fencepost.services.submission import Pins, Submission, answered, known_plan, pin, submission_key, submit_command
 from fencepost.surfaces.cli.context import CommandError, opened_home, required, write_by_person
 from fencepost.surfaces.cli.plan_files import Checked, PlanRefused, Source, check, check_alone
-from fencepost.surfaces.cli.words import planned_step
+from fencepost.surfaces.cli.words import cost_text, count, duration, planned_step
+
+STILL_OPEN = "--again is for a plan that has ended: this one is open, so that it goes on; --new submits it beside"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,28 @@ def place(app: App, checked: Checked, mode: Submission, command_key: str | None)
     if command_key is None and _was_overtaken(receipt):
         return _overtaken(app, checked, receipt)
     return _placed(receipt)
+
+
+def done_anew(look: Look, plan: PlanState) -> str | None:
+    """One line that says what the plan before of this name had done, all of which a fresh one does, and pays for,
+    again; None where nothing of it was applied."""
+    before = look.find(look.body(plan.record_seq, PlanRevision).predecessor or "", PlanState)
+    orders = look.orders(before.plan) if before is not None else []
+    applied = {order.order: order for order in orders if order.state == "applied"}
+    if before is None or not applied:
+        return None
+    # A parent's account has what its children were charged as well.
+    outer = [order.account.charged for order in applied.values() if order.parent not in applied]
+    charged: dict[str, int] = {}
+    for account in outer:
+        for name, amount in account.items():
+            charged[name] = charged.get(name, 0) + amount
+    cost = cost_text(charged) or f"time {duration(charged.get('time_us', 0))}"
+    which = "is open and" if before.open else "has ended and"
+    return (
+        f"plan {plan.name}: the one before {which} has {count(len(applied), 'applied order')} ({cost}): all of it is "
+        "done again"
+    )
 
 
 def _pin(app: App, checked: Checked) -> Pins:

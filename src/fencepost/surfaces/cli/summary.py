@@ -16,7 +16,7 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.accounts import refused_of
+from fencepost.surfaces.cli.accounts import refused_of, title_of
 from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, note_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
@@ -229,7 +229,7 @@ def _helps(
     """
     if order.state == "applied":
         return (), ""
-    name = f"{plan.name}/{order.task}"
+    name = title_of(look, order)
     if (waits := wait_step(look, order)) is not None:
         return tuple(wait_lines(look, order)), waits
     row = WAITS_AND_ENDS.get(order.reason)

@@ -86,12 +86,13 @@ def filled_step(step: str, *, file: str, is_open: bool) -> str:
 def by_name(look: Look, error: FencepostError) -> None:
     """Put names for ids into what a refusal says, and the plan's file into its next step."""
     from fencepost.surfaces.cli.accounts import title_of
+    from fencepost.surfaces.cli.context import is_one_of_several
 
     def name(found: re.Match[str]) -> str:
         value = look.get(found[0])
         if isinstance(value, OrderState):
             return title_of(look, value)
-        return value.name if isinstance(value, PlanState) else found[0]
+        return value.name if isinstance(value, PlanState) and not is_one_of_several(look, value) else found[0]
 
     detail = getattr(error, "detail", {})
     error.message = _ID.sub(name, error.message)

@@ -6,16 +6,18 @@ nobody sees, and marks without end that cover other lines. All of it is made har
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from fencepost.core.instant import format_duration, format_instant, format_money
 from fencepost.core.shares import MONEY
 
+WORD_MATCHED_MAX = 80  # characters of a word that is looked for among others: the search takes their square
 COLUMNS = 80  # where nothing says how wide the output is
 _COLUMNS_LEAST = 40
 _COLUMNS_MOST = 160  # longer lines are hard to read
@@ -119,6 +121,17 @@ def duration(duration_us: int) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun: `1 order`, `2 orders`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The word that another is most like, None where it is like none."""
+    near = difflib.get_close_matches(word[:WORD_MATCHED_MAX], list(dict.fromkeys(known)), n=1)
+    return near[0] if near else None
+
+
+def like(word: str, known: Iterable[str]) -> str:
+    """What is said behind a word that is none of those that are known."""
+    return f"; did you mean {near}?" if (near := nearest(word, known)) is not None else ""
 
 
 def state_text(state: str, reason: str) -> str:

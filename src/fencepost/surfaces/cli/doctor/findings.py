@@ -334,7 +334,7 @@ _ROWS: Final = (
         "scope",
         "warn",
         "{told}",
-        "fencepost init; run and plan submit do so by themselves",
+        "fencepost init; run and plan submit open the first scope of a store by themselves",
     ),
     Fault(
         "home_copied",
