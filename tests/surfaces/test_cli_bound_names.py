@@ -81,8 +81,8 @@ def test_two_open_plans_of_one_name_are_told_apart_by_ids(repo: Repo) -> None:
     assert told == f"prod/publish ({orders[1]}): cancelled (cancelled_by_request)\n"
     step = repo.document("order", "why", orders[0])["name"]
     assert step and repo.document("budget", "set", orders[0], "--attempts", "4")["account"] == orders[0]
-    repo.document("plan", "cancel", plans[1])
-    assert [item["outcome"] for item in repo.document("plan", "list")["items"]] == ["open", "cancelled"]
+    repo.document("plan", "cancel", plans[0])
+    assert [item["outcome"] for item in repo.document("plan", "list")["items"]] == ["cancelled", "failed"]
 
 
 def test_a_step_about_one_of_two_open_plans_of_one_name_can_be_typed(repo: Repo) -> None:

@@ -150,7 +150,11 @@ def _configuration() -> str:
 
 def _names() -> str:
     rows = [
-        ("an order", "[PLAN/]ORDER or its id; without PLAN the newest open plan, else the newest"),
+        (
+            "an order",
+            "[PLAN/]ORDER or its id; without PLAN the newest open plan, else the newest. What changes something takes "
+            "no name that another open plan, or the one submitted last, has as well",
+        ),
         ("a plan", "its name, which means the open one, else the newest; or its id"),
         ("an account", "scope, a plan, [PLAN/]ORDER or an id"),
         ("a name", "[a-z][a-z0-9-]{0,62}"),

@@ -8,9 +8,7 @@ submitted last. Two open plans of one name are told apart by their ids alone (de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
 
-from fencepost.core.reasons import Refusal
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import Named, find_account, title_of
@@ -23,7 +21,7 @@ from fencepost.surfaces.cli.context import (
     find_plan,
     is_one_of_several,
 )
-from fencepost.surfaces.cli.words import count, instant, line_by_line, wrapped
+from fencepost.surfaces.cli.words import count, instant
 
 CANDIDATES_SHOWN_MAX = 10
 
@@ -77,32 +75,6 @@ def said_of(look: Look, order: OrderState) -> str:
     if plan is None or title != order.order:
         return title
     return f"{plan.name}/{order.task} ({order.order})"
-
-
-def answered_text(said: str, question: str, prompt: str, out: TextIO) -> None:
-    """What was answered: the order, the question, and what it asked in words."""
-    lines = wrapped(f"{said}: {question} is answered", after="  ")
-    if prompt:
-        asked = line_by_line(prompt)
-        lines += wrapped(f"asked: {asked[0]}", indent="  ", after="    ")
-        lines += [part for line in asked[1:] for part in wrapped(line, indent="    ", after="    ")]
-    out.write("\n".join(lines) + "\n")
-
-
-def not_answered(look: Look, order: OrderState, question: str, refusal: Refusal) -> CommandError:
-    """The refusal of an answer; where the order does not ask, with the order of its plan that does."""
-    error = CommandError.of(refusal)
-    if refusal.code != "not_asked":
-        return error
-    now = look.order(order.order) or order
-    of_plan = look.orders(order.plan) if order.plan is not None and not question else []
-    for one in (now, *of_plan):
-        if one.state == "waiting" and one.wait is not None and one.wait.question:
-            asks = "it asks" if one.order == order.order else f"{said_of(look, one)} asks"
-            error.message = f"{error.message.rstrip('.')}; {asks} {one.wait.question}"
-            error.next_step = f"fencepost order answer {title_of(look, one)} VALUE"
-            return error
-    return error
 
 
 def _candidates(look: Look) -> list[PlanState]:

@@ -36,10 +36,10 @@ from fencepost.surfaces.cli.context import (
     say,
     write_by_person,
 )
-from fencepost.surfaces.cli.frame import STDIN
 from fencepost.surfaces.cli.funded import require_funds_behind, require_funds_for_retry
 from fencepost.surfaces.cli.living import orphans
-from fencepost.surfaces.cli.names import answered_text, bound_order, not_answered, said_of
+from fencepost.surfaces.cli.names import bound_order, said_of
+from fencepost.surfaces.cli.order_answer import answer_of, answered_text, not_answered
 from fencepost.surfaces.cli.order_attempts import steps_document
 from fencepost.surfaces.cli.order_show import list_table, listed, page_of, show_document, show_text
 from fencepost.surfaces.cli.pinned import pinned_hint
@@ -51,13 +51,12 @@ if TYPE_CHECKING:
     from fencepost.surfaces.cli.graph_model import Graph
 
 NOTE_BYTES_MAX = FIRST_VALUES.text_bytes_max
-ANSWER_BYTES_MAX = FIRST_VALUES.answer_bytes_max
-ANSWER_BYTES_COUNTED = 16 * 2**20  # of standard input, to say how much too much it was
 PAGE_MAX = 10_000
 
 app = CommandApp(name="order", help="Look at and steer work orders. NAME is [PLAN/]TASK or an id.")
 
 Name = Annotated[str, Parameter(help="[PLAN/]TASK or an id; without PLAN the newest open plan, else the newest.")]
+BoundName = Annotated[str, Parameter(help="[PLAN/]TASK or an id; PLAN is needed where another plan may be meant.")]
 Plan = Annotated[str | None, Parameter(help="Plan by name or id; first value: the newest open one, else the newest.")]
 Flag = Parameter(negative="")
 
@@ -300,7 +299,7 @@ def _write_svg(path: str, drawn: Graph, *, force: bool) -> bool:
 
 @app.command(name="cancel")
 def cancel(
-    name: Name,
+    name: BoundName,
     /,
     *,
     note: Annotated[str, Parameter(help="Why; kept with the record, and shown by order why and show.")] = "",
@@ -317,13 +316,19 @@ def cancel(
         command = CancelOrder(order=order.order, note=note)
         receipt = write_by_person(home, command, command_key)
         result = required(receipt)
-    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh}
+    document = {
+        "name": order.task,
+        "order_name": said,
+        **result,
+        "sequence": receipt.sequence,
+        "fresh": receipt.fresh,
+    }
     emit(options, document, lambda out: print(f"{said}: {state_text(result['state'], result['reason'])}", file=out))
 
 
 @app.command(name="answer")
 def answer(
-    name: Name,
+    name: BoundName,
     value: Annotated[str, Parameter(help="The answer, text of at most 65536 bytes; - reads standard input.")],
     /,
     *,
@@ -335,7 +340,7 @@ def answer(
     options: Globals = NO_GLOBALS,
 ) -> None:
     """Answer the question that an order asks. It goes on with the answer, which stays as it is."""
-    value = _answer_of(value)
+    value = answer_of(value)
     with opened(options) as home:
         with home.kernel.reader.look() as look:
             order = bound_order(look, name)
@@ -350,32 +355,15 @@ def answer(
             said = said_of(look, order)
         result = receipt.result
     prompt = order.wait.prompt if order.wait is not None else ""
-    document = {"name": order.task, **result, "sequence": receipt.sequence, "fresh": receipt.fresh, "prompt": prompt}
+    document = {
+        "name": order.task,
+        "order_name": said,
+        **result,
+        "prompt": prompt,
+        "sequence": receipt.sequence,
+        "fresh": receipt.fresh,
+    }
     emit(options, document, lambda out: answered_text(said, result["question"], prompt, out))
-
-
-def _answer_of(word: str) -> str:
-    """The answer that is meant: the word, or what standard input has, without the line end that a shell adds."""
-    data = word.encode("utf-8", "surrogatepass")
-    if word == STDIN:
-        data = sys.stdin.buffer.read(ANSWER_BYTES_COUNTED + 1).removesuffix(b"\n")
-    if not data:
-        step = "write it in quotes, or give - and write it to standard input; see that a variable in it is set"
-        raise CommandError("usage", "the answer is empty", next_step=step, where="/value")
-    if len(data) > ANSWER_BYTES_MAX:
-        given = f"{len(data)} bytes" if len(data) < ANSWER_BYTES_COUNTED else f"{ANSWER_BYTES_COUNTED} bytes or more"
-        raise CommandError(
-            "too_large",
-            f"the answer has {given}, at most {ANSWER_BYTES_MAX} are taken",
-            next_step="write it to a file that the program can read, and answer with the path of the file",
-            where="/value",
-        )
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CommandError(
-            "invalid_utf8", f"the answer is not UTF-8: {error.reason}", next_step="write text"
-        ) from error
 
 
 def _asked_before(home: App, command: RetryOrder, order: OrderState, key: str) -> RetryOrder:
@@ -404,7 +392,7 @@ def _not_retried(home: App, order: OrderState, refusal: Refusal) -> CommandError
 
 @app.command(name="retry")
 def retry(
-    name: Name,
+    name: BoundName,
     /,
     *,
     with_dependents: Annotated[
@@ -442,6 +430,7 @@ def retry(
     replacements = [{**one, "name": made[one["order"]].task} for one in result["replacements"]]
     document = {
         "name": order.task,
+        "order_name": said,
         "order": result["order"],
         "state": after.state if after is not None else None,
         "replacements": replacements,

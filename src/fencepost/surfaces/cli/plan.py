@@ -237,7 +237,7 @@ def _page(plans: list[PlanState], *, after: str | None, limit: int) -> tuple[lis
 
 @app.command
 def cancel(
-    name: Named = None,
+    name: Annotated[str | None, Parameter(help="A plan's name or id; needed where more than one may be meant.")] = None,
     /,
     *,
     note: Annotated[str, Parameter(help="Why; kept with the record, and shown by order why and show.")] = "",
