@@ -18,7 +18,7 @@ for ((page = $(wc -l < pages.txt) + 1; page <= pages; page++)); do
         fencepost attempt charge --quiet --receipt "$FENCEPOST_WORK_ORDER-page-$page" --provider pages --calls 1 --money USD:0.001
     done
     # Refused, unless this attempt goes on from the last checkpoint of its order.
-    fencepost attempt checkpoint --quiet pages.txt --builds-on $((page - 1))
+    fencepost attempt checkpoint pages.txt --builds-on $((page - 1))
 done
 fencepost attempt artifact pages.txt
 
