@@ -288,7 +288,7 @@ def unknown_usage_is_zero() -> Bend:
     return {"fencepost.core.decide.ending.used": as_zero}
 
 
-@bent(11)
+@bent(31)
 def a_backoff_is_not_doubled() -> Bend:
     decision = finish._decision
 
