@@ -41,9 +41,9 @@ def test_forty_orders_behind_one_are_one_row_and_the_steps_stand_at_the_end(tmp_
     assert summary.count("because of plan/b1") == 1 and "fan-01 ... fan-40 (40)" in summary
     assert "40 dependency_failed" in lines[0]
     cost = next(number for number, line in enumerate(lines) if line.startswith("cost: "))
-    assert all(not line.startswith("next: ") for line in lines[:cost]) and "next:" not in " ".join(lines[:cost])
+    assert not any(line.lstrip().startswith("next") for line in lines[:cost])
     steps = [line for line in lines[cost + 1 :] if line]
-    assert all(line.startswith("next: ") or line.startswith("  ") for line in steps)
+    assert all(line.startswith(("next: ", "next, for ", "  ")) for line in steps)
     assert len([line for line in steps if "plan/b1" in line]) == 1
     assert len(steps) == len(set(steps))
     assert {order["state"] for order in repo.document("run", "plan.toml", code=7)["orders"]} == {
@@ -75,9 +75,9 @@ def test_few_orders_and_those_that_differ_have_rows_of_their_own() -> None:
 
 def test_a_step_stands_once_and_says_whose_it_is() -> None:
     lines = step_lines([("a", "correct run in the plan"), ("b", "fencepost order log p/b"), ("c", ""), ("d", "wait")])
-    assert lines == ["next: correct run in the plan  (a)", "next: fencepost order log p/b", "next: wait  (d)"]
+    assert lines == ["next, for a: correct run in the plan", "next: fencepost order log p/b", "next, for d: wait"]
     assert step_lines([("a", "wait"), ("b", "wait")]) == ["next: wait"]
-    assert step_lines([("a", "wait"), ("b", "wait"), ("c", "look")])[0] == "next: wait  (a; b)"
+    assert step_lines([("a", "wait"), ("b", "wait"), ("c", "look")])[0] == "next, for a; b: wait"
     many = step_lines([(f"o{number}", f"fencepost order log p/o{number}") for number in range(12)])
     assert len(many) == 9 and many[-1] == "and 4 more steps"
 

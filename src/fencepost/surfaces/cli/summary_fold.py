@@ -41,7 +41,7 @@ def names_text(names: Sequence[str], *, is_run: bool) -> str:
 
 def step_lines(steps: Sequence[tuple[str, str]]) -> list[str]:
     """The steps to take, once each, from pairs of a row's names and its step, "" for none. A step that does not say
-    which order it is for has the names behind it."""
+    which order it is for has the names before it, so that the line ends with what can be typed."""
     found: dict[str, list[str]] = {}
     for names, step in steps:
         if step:
@@ -49,7 +49,7 @@ def step_lines(steps: Sequence[tuple[str, str]]) -> list[str]:
     lines = []
     for step, whose in list(found.items())[:STEPS_SHOWN_MAX]:
         is_told = len(found) == 1 or any(_names(step, name.split(" ", 1)[0].rstrip(",")) for name in whose)
-        lines.append(f"next: {step}" if is_told else f"next: {step}  ({'; '.join(whose)})")
+        lines.append(f"next: {step}" if is_told else f"next, for {'; '.join(whose)}: {step}")
     more = len(found) - STEPS_SHOWN_MAX
     return [*lines, f"and {count(more, 'more step')}"] if more > 0 else lines
 
