@@ -374,7 +374,7 @@ WORLDS: tuple[World, ...] = (
         name="kept",
         says="a saves its state, ends badly, and is retried, from there or from the start; its ceiling is raised",
         orders=(draft("a", attempts=1, retry=False),),
-        may={"checkpoint": 2, "retry": 2, "budget": 1},
+        may={"checkpoint": 2, "retry": 1, "budget": 1},
         set_to=(("a", {"attempts": 2}),),
         results=("fails",),
         workers=1,
