@@ -97,6 +97,8 @@ def test_w18_what_is_left_and_over_is_told_in_the_form_of_a_charge(world: World,
     assert second["over"] == {"calls": 1, "money": {"USD": "0.25"}}, "nobody limits tokens_output"
     third = attempt.charge(receipt="r3", **second["over"])
     assert (third["over"], third["left"]) == (second["over"], second["left"]), "what is told can be said"
+    fourth = attempt.charge(receipt="r4", unknown=["money:EUR"])
+    assert fourth["over"] == {"money": {"EUR": "0.00"}}, "how much it was nobody knows, and nothing of it was allowed"
     speaker.end()
 
 
@@ -685,7 +687,8 @@ def test_w18_what_a_program_does_not_know_is_charged_as_it_is_held(world: World,
     plan, attempt = begin(world, speaker, ceilings=ceilings)
     attempt.charge(receipt="r1", calls=1, tokens_output=2)
     told = attempt.charge(receipt="r2", calls=1, unknown=("tokens_output", "money:USD", "money:EUR"))
-    assert told["left"] == {"calls": 1, "tokens_output": 0, "money": {"USD": "0.00"}} and told["over"] == {}
+    assert told["left"] == {"calls": 1, "tokens_output": 0, "money": {"USD": "0.00"}}
+    assert told["over"] == {"money": {"EUR": "0.00"}}, "the only one that the order may not use at all"
     again = attempt.charge(receipt="r2", calls=1, unknown=["money:EUR", "tokens_output", "money:USD"])
     assert (again["duplicate"], again["left"]) == (True, told["left"]), "whatever the order of the names"
     assert code_of(lambda: attempt.charge(receipt="r2", calls=1, tokens_output=3)) == "receipt_differs"

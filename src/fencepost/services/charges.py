@@ -72,6 +72,8 @@ def told(result: Mapping[str, Any], set_aside: Mapping[str, int]) -> dict[str, A
     left = {name: result["left"].get(name, 0) for name in set_aside if name not in OWN_RULE}
     refused = result.get("refused", ())  # a receipt that an earlier version wrote down says nothing of it
     over = {name: amount for name, amount in result["over"].items() if name in left or name in refused}
+    # Of an unknown amount in a currency that is refused nothing is booked; it stops the order all the same.
+    over |= {name: 0 for name in refused if name not in over}
     shown = {name: value for name, value in result.items() if name != "refused"}
     return {**shown, "left": _form(left), "over": _form(over)}
 

@@ -158,7 +158,11 @@ def test_w18_the_currencies_that_a_receipt_calls_unknown_are_counted_too() -> No
     mine = world.attempt_of(world.order(TASK))
     detail = {"subject": "the number of currencies of an attempt", "bound": str(CURRENCIES_MAX)}
     assert refusal(world, world.charge(mine, "r", *names)) == ("too_large", "/usage/amounts", detail)
-    assert world.decide(world.charge(mine, "r", *names[1:])).refusal is None
+    first, *others = names
+    assert world.do(world.charge(mine, "r", *others)).refusal is None
+    assert refusal(world, world.charge(mine, "s", first)) == ("too_large", "/usage/amounts", detail), (
+        "over all receipts"
+    )
 
 
 def test_w18_an_order_that_does_not_say_how_often_it_tries_gives_its_child_a_whole_ceiling() -> None:

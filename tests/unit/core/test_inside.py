@@ -132,6 +132,25 @@ def test_w6_a_retry_from_the_start_leaves_checkpoints_behind() -> None:
     world.check()
 
 
+def test_w6_what_was_saved_without_an_input_is_left_behind_once_it_is_there() -> None:
+    world = World()
+    any_end = group("optional", "a", outcomes=("applied", "failed"))
+    handed = (c.FromDraft(task="a", files=("x",)),)
+    world.submit(
+        draft("a", attempts=1, retry=None, outputs=("x",)), draft("b", any_end, attempts=1, retry=None, handed=handed)
+    )
+    world.fail("a")
+    world.ok(world.event(world.activate("b")))
+    world.ok(world.checkpoint(attempt(world, "b")))
+    world.ok(world.result(attempt(world, "b"), outcome="failed", exit_code=1, failure="executor"))
+    world.ok(c.ApplyResult(attempt=attempt(world, "b").attempt))
+    world.ok(c.RetryOrder(order=world.order("a").order))
+    world.finish("a")
+    (made,) = world.ok(c.RetryOrder(order=world.order("b").order))["replacements"]
+    assert (made["checkpoints"], world.order("b").checkpoint) == (0, "")
+    world.check()
+
+
 def test_w6_a_backoff_has_no_other_start_than_what_was_saved() -> None:
     world = world_in("retry_wait")
     assert code(world, c.RetryOrder(order=world.order("a").order, from_start=True)) == "retry_refused"

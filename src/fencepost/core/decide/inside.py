@@ -164,7 +164,8 @@ def charge(batch: Batch, command: ChargeUsage) -> Decided | Refusal:
     left = ending.hold_of(batch, attempt).held
     told = _charged(attempt, name, left, over, duplicate=False)
     ceilings = [ending.account_of(batch, subject).ceiling for subject in order.accounts]
-    told["refused"] = [each for each in sorted(charged) if any(refuses(ceiling, each) for ceiling in ceilings)]
+    said = sorted({*charged, *command.usage.unknown})
+    told["refused"] = [each for each in said if any(refuses(ceiling, each) for ceiling in ceilings)]
     return batch.decided(told, refused)
 
 
@@ -173,7 +174,7 @@ def _charge_bounds(batch: Batch, command: ChargeUsage, hold: HoldState) -> Refus
     if problem is not None:
         field, subject, needed = problem
         return out_of_range(f"/usage/{field}", subject, needed)
-    if currencies(hold.charged, command.usage.amounts, command.usage.unknown) > CURRENCIES_MAX:
+    if currencies(hold.charged, hold.unknown, command.usage.amounts, command.usage.unknown) > CURRENCIES_MAX:
         detail = {"subject": "the number of currencies of an attempt", "bound": str(CURRENCIES_MAX)}
         return Refusal(code="too_large", field="/usage/amounts", detail=detail)
     most = batch.given.limits.receipt_name_bytes_max

@@ -146,6 +146,8 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str], *, from_start: 
         for group in spec.groups
     )
     handed = tuple(FromOrder(order=current(source.order), files=source.files) for source in spec.inputs.orders)
+    # What a replacement hands over was not there when the checkpoint was made: who was applied is never replaced.
+    goes_on = not from_start and handed == spec.inputs.orders
     position = old.position
     if old.plan is not None:
         plan = batch.find(old.plan, PlanState)
@@ -159,8 +161,7 @@ def _replace(batch: Batch, old: OrderState, new: dict[str, str], *, from_start: 
         groups=groups,
         inputs=replace(spec.inputs, orders=handed),
         replaces=old.order,
-        # Whoever saved has run: what was handed to it was applied, and is never replaced by something else.
-        resumes=None if from_start or not old.checkpoint else old.checkpoint,
+        resumes=old.checkpoint if goes_on and old.checkpoint else None,
         constitution_version=constitution_version,
         policy_context=policy_context,
         accounts=accounts,

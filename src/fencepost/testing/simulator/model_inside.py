@@ -111,7 +111,8 @@ def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     usage = command["usage"]
     name = f"{usage['provider']}:{usage['receipt']}"
     hold = world.holds[attempt.hold]
-    named = {each for each in [*hold.charged, *usage["amounts"], *usage.get("unknown", ())] if each[:6] == "money_"}
+    names = [*hold.charged, *hold.unknown, *usage["amounts"], *usage.get("unknown", ())]
+    named = {each for each in names if each[:6] == "money_"}
     code = _usage_refusal(world, usage, name) or ("too_large" if len(named) > CURRENCIES_MAX else "")
     if code:
         return Refused(code)
@@ -134,13 +135,18 @@ def charge_usage(world: World, command: Mapping[str, Any]) -> Outcome:
     }
     world.expect("usage_charged", hold.hold, body, *hold.accounts)
     charged, body["freed"] = charge(world, hold, usage)
+    hold.unknown.update(usage.get("unknown", ()))
     for subject in hold.accounts:
         world.accounts[subject].unknown.update(usage.get("unknown", ()))
     world.receipts[name] = digest_of(usage)
     over = {each: amount - body["freed"].get(each, 0) for each, amount in charged.items()}
     told = _charged(attempt, name, hold.held, over, duplicate=False)
     levels = [world.accounts[each].ceiling for each in order.accounts]
-    told["refused"] = [each for each in sorted(charged) if any(foreign_currency(level, {each: 1}) for level in levels)]
+    told["refused"] = [
+        each
+        for each in sorted({*charged, *usage.get("unknown", ())})
+        if any(foreign_currency(level, {each: 1}) for level in levels)
+    ]
     return told if live else Refused("rejected_stale", told)
 
 

@@ -121,7 +121,7 @@ def _replace(world: World, old: Order, new: dict[str, str], *, anew: bool) -> No
     if handed:
         body["inputs"] = {**spec["inputs"], "orders": handed}
     body.pop("resumes", None)
-    if old.checkpoint and not anew:
+    if old.checkpoint and not anew and handed == spec["inputs"].get("orders", []):
         body["resumes"] = old.checkpoint
     body["spec"] = digest_of(body)
     place_order(world, write_order(world, body))

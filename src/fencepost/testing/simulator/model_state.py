@@ -151,6 +151,7 @@ class Hold:
     receipts: set[str] = field(default_factory=set)
     settle_by_us: int = 0
     estimated_us: int = 0
+    unknown: set[str] = field(default_factory=set)
     charges: int = 0
     endings: int = 0
 
