@@ -51,6 +51,28 @@ class TestFolder(LocksConformance):
             assert process.stdout is not None
             process.stdout.close()
 
+    def test_w17_a_lock_whose_file_was_removed_takes_away_no_other(self, bench: LocksBench) -> None:
+        """Who cleans up by hand removes the file of a lock that is held: the next one makes its own there."""
+        first = bench.locks.take("a.lock", wait=False)
+        assert first is not None
+        Path(bench.locks.path("a.lock")).unlink()
+        second = bench.another().take("a.lock", wait=False)
+        assert second is not None and not first.stands()
+        first.release()
+        assert second.stands() and bench.locks.is_held("a.lock")
+        assert bench.another().take("a.lock", wait=False) is None
+        second.release()
+        assert bench.locks.names() == []
+
+    def test_w17_a_lock_whose_folder_is_gone_is_freed(self, bench: LocksBench) -> None:
+        held = bench.locks.take("a.lock", wait=False)
+        assert held is not None
+        path = Path(bench.locks.path("a.lock"))
+        path.unlink()
+        path.parent.rmdir()
+        held.release()
+        assert not held.stands()
+
 
 class TestSimulated(InSimulation, LocksConformance):
     @pytest.fixture

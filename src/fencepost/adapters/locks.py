@@ -53,8 +53,13 @@ class _Held:
             return self._descriptor >= 0 and _stands_at(self._path, self._descriptor)
 
     def release(self) -> None:
-        if self._descriptor >= 0:
-            self._path.unlink(missing_ok=True)
+        """What stands at the path may be another's by now: then only the own lock is freed."""
+        if self._descriptor < 0:
+            return
+        try:
+            if self.stands():
+                self._path.unlink(missing_ok=True)
+        finally:
             os.close(self._descriptor)
             self._descriptor = -1
 

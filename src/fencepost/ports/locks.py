@@ -20,7 +20,7 @@ class HeldLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Remove the name and free the lock. A second call does nothing."""
+        """Remove the name, where it still stands for this lock, and free the lock. A second call does nothing."""
         ...
 
 
