@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,26 @@ def test_a_file_that_is_there_is_replaced_by_nothing_but_force(
     fresh.unlink()
     assert cli(*named).code == 0 and fresh.is_file()
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["fresh", "link", "notes.txt"]
+
+
+@pytest.mark.parametrize("words", [("journal", "export", "FILE"), ("order", "graph", "--svg", "FILE")])
+def test_a_file_below_dev_is_a_file_and_what_is_open_there_is_written_to(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """/dev/shm holds files as any other folder; only what the shell has opened is nobody's file to replace."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        pytest.skip("no folder of files below /dev")
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        precious = Path(folder) / "notes.txt"
+        precious.write_text("precious")
+        named = [str(precious) if word == "FILE" else word for word in words]
+        answer = cli(*named, "--json")
+        assert (answer.code, answer.error["code"]) == (5, "file_exists")
+        assert precious.read_text() == "precious"
+        assert cli(*named, "--force").code == 0 and precious.read_text() != "precious"
+        assert [path.name for path in Path(folder).iterdir()] == ["notes.txt"]
+    with (tmp_path / "open").open("w+b") as file:
+        named = [f"/dev/fd/{file.fileno()}" if word == "FILE" else word for word in words]
+        assert cli(*named).code == 0
+        assert file.read() and file.tell() == (tmp_path / "open").stat().st_size

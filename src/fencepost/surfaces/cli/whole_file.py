@@ -43,10 +43,10 @@ def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """A new file beside `path`, which takes its place when the block has been left without an error.
 
     A file that is there is only replaced with `force`. A link is followed, and what is no regular file (a device, a
-    pipe) is written to as it is and never replaced. Raises CommandError for a path that cannot be written or that has
-    a file, OSError.
+    pipe) or is open already is written to as it is and never replaced. Raises CommandError for a path that cannot be
+    written or that has a file, OSError.
     """
-    if path.absolute().parts[1:2] == ("dev",) or (path.exists() and not path.is_file()):
+    if _is_open_descriptor(path) or (path.exists() and not path.is_file()):
         with naming(path):
             file = path.open("wb")
         with file:
@@ -70,6 +70,12 @@ def whole_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
         recorded_is("the file is written all the same")
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _is_open_descriptor(path: Path) -> bool:
+    """Whether a path means a file that is open already, `/dev/stdout` or `/dev/fd/3`, which the shell has named."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return (folder == "/dev" and name in ("stdin", "stdout", "stderr")) or folder == "/dev/fd"
 
 
 def _place(name: str, path: Path, named: Path, *, force: bool) -> None:
