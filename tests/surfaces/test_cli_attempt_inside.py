@@ -472,6 +472,27 @@ def test_w5_what_a_file_is_written_to_stays_what_it_is(at: Inside) -> None:
     at.speaker.end()
 
 
+def test_w5_a_hyphen_is_standard_output_whichever_parser_reads_it(at: Inside) -> None:
+    """With a global option it is the frame that reads the words, and writes a hyphen otherwise."""
+    assert at.call("checkpoint", "-", stdin=b"state").returncode == 0
+    home = str(at.world.home)
+    before = sorted(path.name for path in at.speaker.workspace.iterdir())
+    with open(at.speaker.workspace / ".." / "given", "w+b") as given:
+        for words in (["--to", "-"], ["--to", "-", "--home", home], ["--to=-"], []):
+            done = subprocess.run(
+                [*CLI, "resume", *words],
+                cwd=at.speaker.workspace,
+                env=at.speaker.environment,
+                stdin=given,
+                capture_output=True,
+                check=False,
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"state", b""), words
+        assert given.read() == b"", "what was given to read is not written to"
+    assert sorted(path.name for path in at.speaker.workspace.iterdir()) == before
+    at.speaker.end()
+
+
 def test_w5_what_can_be_told_nowhere_is_told_by_the_exit_code(at: Inside) -> None:
     words = shlex.join([*CLI, "charge", "--receipt", "r", "--calls", "1"])
     script = f"exec {words} >/dev/full 2>/dev/full"

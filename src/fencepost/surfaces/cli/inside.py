@@ -47,6 +47,7 @@ _DONE: Final = {
 EXIT_OVER: Final = 3
 """What `yield --unless-over` exits with where there is nothing left to wait for."""
 _STDIN: Final = ("-", "/dev/stdin")
+"""A lone hyphen, which the frame writes as stdin: what is read from there, and where a payload goes to stdout."""
 _SHARED: Final = ("--home", "--store", "--scope")
 
 
@@ -314,9 +315,9 @@ def _read(path: str, bytes_max: int) -> bytes:
 
 
 def _hand_over(reply: dict[str, Any], payload: bytes, to: str | None) -> dict[str, Any] | None:
-    """Write a payload: to a file, whole or not at all, or to stdout. A link is followed, and what is no plain file
-    (a device, a pipe) is written to as it is and never replaced."""
-    if to is None:
+    """Write a payload: to a file, whole or not at all, or to stdout, which a hyphen means. A link is followed, and
+    what is no plain file (a device, a pipe) is written to as it is and never replaced."""
+    if to is None or to in _STDIN:
         sys.stdout.buffer.write(payload)
         return None
     if os.path.isdir(to):
