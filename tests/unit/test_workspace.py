@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import stat
 import tempfile
 import traceback
@@ -264,6 +265,24 @@ def test_a_note_stays_with_an_attempt_and_goes_with_it(bench: Bench) -> None:
     assert (spaces.read_note(FIRST), spaces.list_attempts()) == (None, ())
     (bench.home / "work" / f"{FIRST}.note").symlink_to("/etc/passwd")
     assert spaces.read_note(FIRST) is None
+
+
+def test_half_a_note_of_a_killed_worker_goes_with_its_attempt(bench: Bench) -> None:
+    spaces, work = bench.workspaces, bench.home / "work"
+    for attempt in (FIRST, SECOND):
+        child = os.fork()
+        if not child:  # killed between the writing of the note and its name
+            os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+            spaces.keep_note(attempt, b"half")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    left = sorted(os.listdir(work))
+    assert len(left) == 2 and spaces.read_note(FIRST) is None
+    assert spaces.list_attempts() == (FIRST, SECOND)
+    assert spaces.sweep(among=spaces.list_attempts(), keep={SECOND}).failed == ()
+    assert [name for name in os.listdir(work) if name.startswith(".attempt")] == left[1:], "it may be written just now"
+    assert spaces.sweep(among=spaces.list_attempts(), keep=()).failed == ()
+    assert spaces.list_attempts() == () and [name for name in os.listdir(work) if name != ".trash"] == []
 
 
 def leave_closed_folders(bench: Bench) -> None:

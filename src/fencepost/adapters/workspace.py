@@ -42,6 +42,8 @@ _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _VERIFIER: Final = ".verify"
 _LATE: Final = ".late.verify"
 _NOTE: Final = ".note"
+_HALF_NOTE: Final = re.compile(rf"\.({_ATTEMPT.pattern})\.note\.[0-9a-f]+\.new")
+"""The name under which `place_file` writes a note, which stays where its worker is killed meanwhile."""
 _FOLDERS: Final = ("workspace", "home", "tmp", "logs")
 _TRASH: Final = ".trash"
 
@@ -232,16 +234,17 @@ class Workspaces:
         self._remove(self._note(attempt))
 
     def list_attempts(self) -> tuple[str, ...]:
-        """The attempts that have a folder, in order of their ids."""
+        """The attempts that have a folder or a note, also half a one, in order of their ids."""
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return ()
         attempts = {name.removesuffix(_LATE).removesuffix(_VERIFIER).removesuffix(_NOTE) for name in names}
+        attempts.update(half[1] for name in names if (half := _HALF_NOTE.fullmatch(name)))
         return tuple(sorted(name for name in attempts if _ATTEMPT.fullmatch(name))[:ATTEMPTS_LISTED_MAX])
 
     def sweep(self, *, among: Sequence[str], keep: Collection[str]) -> Swept:
-        """Remove the folders of `among` without those of `keep`, and what a killed removal left.
+        """Remove the folders of `among` without those of `keep`, and what a killed removal or note left.
 
         `among` must come from `list_attempts()` before `keep` is read from the journal: an attempt activated
         in between is then in neither, and its fresh workspace stays.
@@ -256,6 +259,7 @@ class Workspaces:
                 removed.append(attempt)
             except StorageError as error:
                 failed.append((attempt, error.message))
+        failed += self._sweep_half_notes(set(among).difference(keep))
         trash = self.folder / _TRASH
         for name in os.listdir(trash) if trash.is_dir() else ():
             try:
@@ -263,6 +267,18 @@ class Workspaces:
             except OSError as error:
                 failed.append((name, str(error)))
         return Swept(removed=tuple(removed), failed=tuple(failed))
+
+    def _sweep_half_notes(self, attempts: Collection[str]) -> list[tuple[str, str]]:
+        """Remove what a killed worker has begun to write of notes; returns (name, why) of those that stay."""
+        failed: list[tuple[str, str]] = []
+        for name in os.listdir(self.folder) if attempts else ():
+            half = _HALF_NOTE.fullmatch(name)
+            if half is not None and half[1] in attempts:
+                try:
+                    (self.folder / name).unlink(missing_ok=True)
+                except OSError as error:
+                    failed.append((name, str(error)))
+        return failed
 
     def _base(self, attempt: str) -> Path:
         if not _ATTEMPT.fullmatch(attempt):
