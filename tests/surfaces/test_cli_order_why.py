@@ -217,6 +217,26 @@ def test_why_of_a_currency_that_is_not_budgeted_names_it_and_its_account(
     assert cli.json("order", "why", "paid")["budget"] == [], "nothing stands in its way any more"
 
 
+def test_why_counts_no_attempt_that_was_drained_as_one_that_waited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A drain gives its attempt back, and what ended so has waited for nothing."""
+    world = World(tmp_path)
+    cli = Cli(world, capsys)
+    begun = sh('touch "$FENCEPOST_REPO/begun"; exec sleep 30')
+    plan = world.submit("p", [draft("a", begun, environment=("PATH", "FENCEPOST_REPO"))])
+    with world.working(jobs=1) as app:
+        wait_for(app, lambda _: (tmp_path / "begun").exists())
+    cli.json("budget", "set", "scope", "--attempts", "1")
+    world.submit("q", [draft("b", priority="high", ceilings={"attempts": 1})])
+    with world.working(jobs=1) as app:
+        wait_for(app, lambda look: look.orders(plan)[0].state in ("blocked_budget", "budget_exhausted"))
+    assert [each["state"] for each in cli.json("attempt", "list", "p/a")["items"]] == ["yielded"]
+    (short,) = cli.json("order", "why", "p/a")["budget"]
+    assert (short["kind"], short["dimension"], short["waits"]) == ("scope", "attempts", 0)
+    assert "ended to wait" not in cli("order", "why", "p/a").out
+
+
 def test_why_of_a_held_budget_counts_by_what_the_attempt_will_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -271,7 +271,7 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
 
 def _waits_that_count(look: Look, order: OrderState) -> int:
     """How many attempts yielded without a checkpoint of their own: those are not given back."""
-    return sum(each.state == "yielded" and not each.checkpoint for each in look.attempts(order.order))
+    return sum(bool(each.yielded_seq) and not each.checkpoint for each in look.attempts(order.order))
 
 
 def _obstacles(look: Look, order: OrderState, accounts: Mapping[str, Named]) -> list[needs.Obstacle]:
