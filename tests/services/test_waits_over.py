@@ -262,3 +262,39 @@ def test_lifecycle_9_a_wait_that_was_over_is_over_for_the_order_that_takes_its_p
     assert waits(speaker.next(), after="50ms") == "time"
     speaker.end()
     world.until_ended(plan)
+
+
+def test_lifecycle_9_a_question_that_was_answered_is_asked_anew_in_the_order_that_takes_its_place(
+    world: World, speaker: Speaker
+) -> None:
+    """The answer is not taken over, and the wait for it is not over either; one for a time is."""
+    plan = world.submit(speaker.draft(ceilings=PATIENT))
+    world.worker(jobs=1)
+    one = speaker.next()
+    one.checkpoint("half")
+    assert waits(one, after="50ms") == "yields"
+    speaker.end()
+    two = speaker.next()
+    assert waits(two, after="50ms") == "time"
+    assert waits(two, question="go") == "yields"
+    speaker.end()
+    world.until(lambda: world.order(plan, "a").state == "waiting")
+    world.write("human", AnswerOrder(order=world.order(plan, "a").order, value="yes")).required()
+    three = speaker.next()
+    assert (waits(three, question="go"), three.answer("go")) == ("answer", "yes")
+    speaker.end(1)
+    world.until_ended(plan)
+    world.write("human", RetryOrder(order=world.order(plan, "a").order)).required()
+    four = speaker.next()
+    assert four.hello()["waited"] is None
+    assert waits(four, after="50ms") == "time"
+    assert waits(four, question="go") == "yields"
+    speaker.end()
+    world.until(lambda: world.order(plan, "a").state == "waiting")
+    world.write("human", AnswerOrder(order=world.order(plan, "a").order, value="no")).required()
+    five = speaker.next()
+    assert (waits(five, question="go"), five.answer("go")) == ("answer", "no")
+    speaker.end()
+    world.until_ended(plan)
+    assert world.order(plan, "a").state == "applied"
+    world.check()

@@ -16,7 +16,7 @@ import msgspec
 from fencepost.core.ids import sha256_of
 from fencepost.core.records.plan import Acceptance, Retry, Wait
 
-FOLD_VERSION = 7
+FOLD_VERSION = 8
 
 SCOPE = "scope"
 AUTHORITY = "authority"
@@ -229,7 +229,7 @@ class Waited(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     The last one as it was asked for, and of each that can be known again (`Wait.asked`) by what it ended.
     """
 
-    by: str  # "answer", "children" or "time"
+    by: str  # "answer", "children" or "time"; "" where the last one is not known, in an order that replaces another
     question: str = ""
     orders: tuple[str, ...] = ()
     after_us: int = 0
@@ -320,6 +320,7 @@ class AttemptState(Value, frozen=True, tag="attempt"):
     gone_seq: int = 0  # of the proof that its holder is gone
     yielded_seq: int = 0  # of its end, where it ended to wait
     stopped_seq: int = 0  # of its end, where its own side ended it
+    stopped: str = ""  # why it did
     note: str = ""  # of its last heartbeat that had one
     heard_us: int = 0  # logical time of its last event
     checkpoint: str = ""  # envelope of the last checkpoint that it saved

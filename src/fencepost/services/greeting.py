@@ -53,7 +53,7 @@ def hello_document(look: Look, desk: Desk, order: OrderState) -> dict[str, Any]:
 def _waited(order: OrderState) -> dict[str, Any] | None:
     """The last wait that has come to its end, and by what."""
     waited = order.waited
-    if waited is None:
+    if waited is None or not waited.by:
         return None
     names = {child: name for name, child in order.children.items()}
     return {

@@ -12,6 +12,7 @@ from fencepost.core.evolve import Fact, evolve
 from fencepost.core.limits import Limits
 from fencepost.core.machines import CorruptHistory
 from fencepost.core.records.attempt import AttemptMoved, AttemptStopped, LateRecord
+from fencepost.core.records.budget import HoldSettled
 from fencepost.core.records.common import LogRef, StoppedFor
 from fencepost.core.state import AttemptState, HoldState
 from tests.support.states import PRINTED, TASK, stopped, world_in
@@ -161,7 +162,8 @@ def test_w17_a_stop_under_a_fence_that_its_attempt_never_had_is_kept_by_nobody(s
     assert late(world) == []
 
 
-def test_a_lost_keeper_without_its_record_is_no_history() -> None:
+@pytest.mark.parametrize("reason", ["drained", "lease_expired", "keeper_lost"])
+def test_a_stop_without_its_record_is_no_history(reason: StoppedFor) -> None:
     world = world_in("ready/keeper lost")
     found: list[Fact] = [fact for fact in world.facts if isinstance(fact.body, AttemptStopped)]
     behind: Any = next(fact for fact in world.facts if fact.seq == found[0].seq + 2)
@@ -171,9 +173,26 @@ def test_a_lost_keeper_without_its_record_is_no_history() -> None:
     requested = replace(behind.body, origin="running", target="cancellation_requested", reason="cancel_requested")
     seq = len(fresh.facts) + 1
     evolve(fresh.replayed, Fact(seq, mine.attempt, mine.version + 1, replace(requested, order=mine.order)))
-    lie = replace(behind.body, order=mine.order)
-    with pytest.raises(CorruptHistory, match="nobody said that the keeper"):
+    lie = replace(behind.body, order=mine.order, reason=reason)
+    with pytest.raises(CorruptHistory, match=f"that it was stopped: {reason}"):
         evolve(fresh.replayed, Fact(seq + 1, mine.attempt, mine.version + 2, lie))
+
+
+@pytest.mark.parametrize("reason", ["lease_expired", "keeper_lost"])
+def test_lifecycle_8_no_history_gives_an_attempt_back_but_for_a_drain(reason: StoppedFor) -> None:
+    world = world_in("active/running")
+    mine = attempt(world)
+    before = len(world.facts)
+    world.ok(stopped(mine, reason))
+    fresh = world_in("active/running")
+    for fact in world.facts[before:]:
+        if not isinstance(fact.body, HoldSettled):
+            evolve(fresh.replayed, fact)
+            continue
+        with pytest.raises(CorruptHistory, match="credits what nobody gives"):
+            evolve(fresh.replayed, fact._replace(body=replace(fact.body, credited={"attempts": 1})))
+        return
+    pytest.fail("the stop settles no hold")
 
 
 @pytest.mark.parametrize("change", [{"duration_us": 1}, {"stdout": PRINTED}, {"stderr": PRINTED}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from fencepost.core.amounts import charged_with
 from fencepost.core.canonical import encode_trusted, sanitize
 from fencepost.core.deadlines import has_lapsed
@@ -18,6 +20,7 @@ from fencepost.core.ids import sha256_of
 from fencepost.core.limits import LEASE_MAX_US, NOTE_BYTES_MAX
 from fencepost.core.machines import BUDGET_HOLD, LIVE, CorruptHistory
 from fencepost.core.records import attempt, budget
+from fencepost.core.records.common import StoppedFor
 from fencepost.core.records.envelope import Wire
 from fencepost.core.state import (
     CLOCK,
@@ -32,6 +35,8 @@ from fencepost.core.state import (
 )
 
 _ONE_ATTEMPT = {"attempts": 1}
+STOPS = frozenset(get_args(StoppedFor))
+"""Reasons of a move that rest on the holder's own word, but for a lease that the clock has ended."""
 
 
 def is_live(edit: Edit, known: AttemptState) -> bool:
@@ -207,7 +212,7 @@ def attempt_stopped(edit: Edit, body: attempt.AttemptStopped) -> None:
     order = edit.need(body.order, OrderState)
     require_live_fence(edit, known, order, body.fence)
     edit.require(not known.stopped_seq, f"{known.attempt} is stopped twice")
-    edit.change(known.attempt, known, stopped_seq=edit.fact.seq)
+    edit.change(known.attempt, known, stopped_seq=edit.fact.seq, stopped=body.reason)
 
 
 def late_record(edit: Edit, body: attempt.LateRecord) -> None:
@@ -331,8 +336,8 @@ def attempt_moved(edit: Edit, body: attempt.AttemptMoved) -> None:
         edit.require_proof("lease_expiry", known.attempt, known.version)
     elif body.target == "lease_expired":
         edit.require(known.gone_seq == edit.fact.seq - 1, f"the holder of {known.attempt} is not proved gone")
-    elif body.reason == "keeper_lost":
-        edit.require(known.stopped_seq > 0, f"nobody said that the keeper of {known.attempt} was lost")
+    elif body.reason in STOPS and known.state != "lease_expired":
+        edit.require(known.stopped == body.reason, f"nobody said of {known.attempt} that it was stopped: {body.reason}")
     move_attempt(edit, known, body.target, body.reason)
 
 
@@ -346,7 +351,7 @@ def holder_gone_proof(edit: Edit, body: attempt.HolderGoneProof) -> None:
 def _may_credit(edit: Edit, hold: HoldState, basis: str) -> bool:
     """A planned pause costs no attempt (lifecycle, 8): a drain, or a yield with a checkpoint of its own."""
     known = edit.need(hold.attempt, AttemptState)
-    return basis == "stopped" or (basis == "yielded" and bool(known.checkpoint))
+    return (basis == "stopped" and known.stopped == "drained") or (basis == "yielded" and bool(known.checkpoint))
 
 
 def _remember(edit: Edit, hold: HoldState, receipts: tuple[str, ...]) -> None:

@@ -156,7 +156,10 @@ def _mark_replaced(edit: Edit, body: plan.WorkOrderSpec) -> None:
 
 
 def _take_over(edit: Edit, body: plan.WorkOrderSpec, envelope: str) -> None:
-    """What an order has saved is what its replacement goes on from, and numbers its own checkpoints behind (W6)."""
+    """What an order has saved is what its replacement goes on from, and numbers its own checkpoints behind (W6).
+
+    Its answers are not taken over, so that a wait which one ended is asked anew.
+    """
     before = edit.need(body.replaces or "", OrderState)
     edit.require(envelope == before.checkpoint, f"{body.order} goes on from no checkpoint of {before.order}")
     edit.change(
@@ -165,8 +168,18 @@ def _take_over(edit: Edit, body: plan.WorkOrderSpec, envelope: str) -> None:
         checkpoint_number=before.checkpoint_number,
         checkpoint=before.checkpoint,
         checkpoints=before.checkpoints,
-        waited=before.waited,
+        waited=_lasting(before.waited),
     )
+
+
+def _lasting(waited: Waited | None) -> Waited | None:
+    """What still holds of waits in an order that has none of the answers."""
+    if waited is None:
+        return None
+    ended = tuple(each for each in waited.ended if each[1] != "answer")
+    if waited.by == "answer":
+        return Waited(by="", ended=ended) if ended else None
+    return replace(waited, ended=ended)
 
 
 _NOTED = frozenset({"cancelled_by_request", "cancelled_after_effect"})

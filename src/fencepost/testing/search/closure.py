@@ -74,6 +74,7 @@ FIXED: Mapping[type, Mapping[str, str]] = {
         **dict.fromkeys(
             ("reservation_seq", "descriptor_seq", "result_seq", "yielded_seq", "stopped_seq"), "names a record"
         ),
+        **dict.fromkeys(("stopped",), "is asked for in the batch that sets it"),
         **dict.fromkeys(("gone_seq",), "is asked for in the batch that sets it"),
         **dict.fromkeys(("reason",), "is shown, and asked by no decider"),
         **dict.fromkeys(("note", "heard_us"), "is only shown"),
