@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.core.records.plan import Retry
+from fencepost.core.records.plan import Acceptance, Retry
+from fencepost.ports.errors import DescriptorsExhausted
 from fencepost.ports.executor import CannotStart, Ended, LogFacts
 from tests.services.world import World, draft, needs
 
@@ -109,3 +110,49 @@ def test_a_worker_that_may_open_no_more_files_says_so(world: World) -> None:
     worker = world.worker(jobs=1)
     worker._take(OSError(24, "Too many open files"))
     assert worker.fatal is not None and worker.fatal.code == "too_few_descriptors"
+
+
+@pytest.mark.parametrize("step", ["prepare", "collect"])
+def test_an_attempt_for_which_no_file_can_be_opened_is_given_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """As one for which nothing can be started: its worker drains, and the next one runs it."""
+    plan = world.submit(draft("a", *world.say("a", "touch x"), outputs=("x",)))
+    once(monkeypatch, world, step)
+    worker = world.worker(jobs=1)
+    world.until(lambda: worker.fatal is not None, 10)
+    worker.stop()
+    assert isinstance(worker.fatal, CannotStart) and worker.fatal.code == DescriptorsExhausted.code
+    assert (world.order(plan, "a").state, world.order(plan, "a").failures) == ("ready", 0)
+    assert world.plan(plan).account.charged.get("attempts", 0) == 0
+    world.worker(jobs=1)
+    world.until_ended(plan)
+    assert world.order(plan, "a").state == "applied"
+    world.check()
+
+
+def test_a_verifier_for_which_no_file_can_be_opened_says_nothing_about_the_result(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = world.submit(draft("a", *world.say("a"), accept=Acceptance(verify=("true",))))
+    asked = once(monkeypatch, world, "prepare_verifier")
+    worker = world.worker(jobs=1)
+    world.until_ended(plan, 20)
+    assert asked == [DescriptorsExhausted.code] and worker.fatal is None
+    assert world.order(plan, "a").state == "applied"
+    world.check()
+
+
+def once(monkeypatch: pytest.MonkeyPatch, world: World, step: str) -> list[str]:
+    """A step of the workspaces that fails the first time; the codes of its failures."""
+    spaces = type(world.app.workspaces)
+    real, told = getattr(spaces, step), []
+
+    def failing(*given: Any, **named: Any) -> Any:
+        if not told:
+            told.append(DescriptorsExhausted.code)
+            raise DescriptorsExhausted("too many open files")
+        return real(*given, **named)
+
+    monkeypatch.setattr(spaces, step, failing)
+    return told

@@ -201,3 +201,29 @@ def test_case_23_an_end_without_proof_is_no_success_and_gives_nothing_back() -> 
         attempts._stopped(
             SimpleNamespace(lost="", attempt="a", fence=1), SimpleNamespace(), _ran(ended(reason="stopped"))
         )  # type: ignore[arg-type]  # a proved end is told
+
+
+def test_w17_what_told_of_its_own_end_is_not_looked_for_by_the_next_attempt() -> None:
+    """A look goes through all processes of the host: an order that waits often is started as fast as ever."""
+    asked: list[str] = []
+
+    def end_holder(path: str, attempt: str, *given: Any, same_host: bool) -> HolderProof:
+        asked.append(attempt)
+        return HolderProof(gone=True, lock="free", pids=(), evidence=())
+
+    means: Any = SimpleNamespace(
+        base_environment={},
+        reading=lambda: SimpleNamespace(source="here", boot_id="now"),
+        locks=SimpleNamespace(path=str),
+        executor=SimpleNamespace(end_holder=end_holder),
+    )
+    attempts = Attempts(means, OTHER, None, None, None, None)  # type: ignore[arg-type]  # not asked here
+
+    def left(name: str, **known: Any) -> Any:
+        values: dict[str, Any] = {"host": "here", "boot_id": "now", "result_seq": 0, "yielded_seq": 0, "stopped_seq": 0}
+        return SimpleNamespace(attempt=name, **{**values, **known})
+
+    told = [left(f"told-{which}", **{which: 7}) for which in ("result_seq", "yielded_seq", "stopped_seq")]
+    gone = [left("another boot", boot_id="before"), left("another host", host="there")]
+    assert attempts._left_of([*told, *gone, left("silent")]) == ""
+    assert asked == ["silent"]

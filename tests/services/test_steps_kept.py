@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from fencepost.core import canonical
 from fencepost.sdk import steps, values
 from fencepost.sdk.client import Attempt
 from fencepost.sdk.wire import Refused
+from fencepost.services.payloads import checked_base
+from fencepost.services.requests import Declined
 from tests.services.speaker import Speaker
 from tests.services.world import World
 
@@ -173,6 +176,19 @@ def test_w6_what_holds_no_steps_is_refused_before_it_is_kept(world: World) -> No
     speaker.end(0)
     world.until_ended(plan)
     attempt.close()
+
+
+def test_w6_what_holds_no_steps_is_refused_before_it_is_encoded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for many seconds of the worker's time until a list of millions of numbers is refused."""
+    encoded: list[object] = []
+    monkeypatch.setattr(canonical, "encode", lambda value: encoded.append(value) or b"")
+    for data in (payload(None, 1, 2, 3), b"[1]", b'{"a":1}'):
+        with pytest.raises(Declined):
+            checked_base("steps/1", data)
+    assert encoded == []
+    with pytest.raises(Declined, match="canonical JSON"):
+        checked_base("steps/1", payload(None, "1"))
+    assert len(encoded) == 1
 
 
 def test_w6_processes_of_one_attempt_may_read_their_steps_beside_each_other(world: World) -> None:

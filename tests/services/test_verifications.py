@@ -5,17 +5,38 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from fencepost.core.commands import CancelOrder
 from fencepost.core.records.attempt import VerificationReceipt
 from fencepost.core.records.plan import Acceptance
-from fencepost.services import verifications
+from fencepost.ports.executor import Ended, LogFacts
+from fencepost.services import finish, verifications
+from fencepost.services.finish import Finisher
+from fencepost.services.means import estimated_now_us
 from fencepost.services.verifications import LOST_MAX, Begun, Runs, Verifications
 from tests.services.world import World, draft
+
+SECOND = 1_000_000
 
 
 def verified(world: World, verify: str) -> str:
     accept = Acceptance(verify=("sh", "-c", f"echo v >> '{world.log}'; {verify}"))
     return world.submit(draft("a", *world.say("a"), accept=accept, ceilings={"attempts": 1}))
+
+
+def cut_off(duration_us: int) -> Ended:
+    none = LogFacts(bytes_total=0, head_bytes=0, tail_bytes=0, gap_bytes=0)
+    return Ended(
+        reason="lease_lost",
+        exit_code=None,
+        signal=9,
+        duration_us=duration_us,
+        tree_empty=True,
+        stdout=none,
+        stderr=none,
+        message="",
+    )
 
 
 def verdict(world: World, plan: str) -> VerificationReceipt:
@@ -94,6 +115,50 @@ def test_w18_a_verifier_whose_order_is_cancelled_is_paid_for(world: World) -> No
     world.until_ended(plan, 20)
     world.until(lambda: world.plan(plan).account.charged.get("time_us", 0) >= 1_000_000, 20)
     world.check()
+
+
+def test_a_verifier_that_has_just_begun_is_left_alone_however_old_its_result_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long a worker stands still is counted from when the verifier was begun, not from the report."""
+    plan = verified(world, f"for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do [ -e '{world.folder}/go' ] || sleep 0.25; done")
+    first = world.worker(jobs=1)
+    world.until_ran("v")
+    first.stop()
+    world.worker(jobs=1)
+    world.until(lambda: world.ran() == ["a", "v", "v"])
+    order = world.order(plan, "a")
+    assert order.attempt is not None
+    means = world.app.means()
+    later_us = order.terms.attempt_time_us + means.kernel.limits.lease_us + SECOND
+    monkeypatch.setattr(finish, "estimated_now_us", lambda clock, reading: estimated_now_us(clock, reading) + later_us)
+    other = Finisher(means, "worker_" + "e" * 32)
+    assert other.orphans() == [order.attempt]
+    other.adopt(order.attempt)
+    (world.folder / "go").touch()
+    world.until_ended(plan, 20)
+    assert (world.order(plan, "a").state, world.ran()) == ("applied", ["a", "v", "v"])
+    world.check()
+
+
+def test_a_run_that_another_has_counted_is_not_counted_again_by_its_own_worker(world: World) -> None:
+    """A worker that stood still and wakes leaves the late run alone, whose time its own folder tells."""
+    plan = verified(world, f"test -e '{world.folder}/go' || sleep 60")
+    worker = world.worker(jobs=1)
+    world.until_ran("v")
+    worker.stop()
+    [attempt] = world.attempts(plan, "a")
+    kept = Verifications(world.app.means())
+    slept = kept.begin(attempt, Runs(), 50, late=False)
+    taken = kept.take(attempt)
+    assert taken.lost == 1 and kept.begun(attempt.attempt) is None
+    late = kept.begin(attempt, taken, 70, late=True)
+    kept.end(attempt, slept, cut_off(9), drained=False)
+    assert kept.begun(attempt.attempt) == late
+    time.sleep(0.01)
+    assert kept.read(attempt) == Runs(lost=2, used_us=taken.used_us + 70), "not what the first one's folder says"
+    kept.end(attempt, late, cut_off(9), drained=False)
+    assert kept.read(attempt) == Runs(lost=2, used_us=taken.used_us + 9)
 
 
 def test_what_is_kept_of_runs_is_read_whoever_wrote_it(world: World) -> None:

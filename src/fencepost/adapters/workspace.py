@@ -87,9 +87,9 @@ class Workspaces:
         base = self._base(attempt)
         return _folders(attempt, base, _plain(base / "params.json"), _plain(base / "checkpoint"))
 
-    def find_verifier(self, attempt: str) -> Workspace:
-        """The folders of an attempt's verifier, whether they exist or not."""
-        return _folders(attempt, self._verifier(attempt), None)
+    def find_verifier(self, attempt: str, *, late: bool = False) -> Workspace:
+        """The folders of an attempt's verifier, or of its `late` one, whether they exist or not."""
+        return _folders(attempt, self._verifier(attempt, late=late), None)
 
     def collect(
         self, workspace: Workspace, declared: Callable[[str], bool], *, classification: Classification

@@ -130,8 +130,8 @@ class Workspaces(Protocol):
         within the bounds of what an attempt may hand in. Raises ContentTooLarge, WorkspaceGone, StorageError."""
         ...
 
-    def find_verifier(self, attempt: str) -> Workspace:
-        """The folders of an attempt's verifier, whether they exist or not."""
+    def find_verifier(self, attempt: str, *, late: bool = False) -> Workspace:
+        """The folders of an attempt's verifier, or of its `late` one, whether they exist or not."""
         ...
 
     def prepare_verifier(

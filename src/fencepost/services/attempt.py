@@ -29,7 +29,7 @@ from fencepost.core.records.attempt import ResultFacts
 from fencepost.core.records.common import FailureClass, LogRef
 from fencepost.core.state import AttemptState
 from fencepost.ports.artifacts import ArtifactMissing
-from fencepost.ports.errors import FencepostError, StorageError, StorageFull
+from fencepost.ports.errors import DescriptorsExhausted, FencepostError, StorageError, StorageFull
 from fencepost.ports.executor import CannotStart, Ended, Job
 from fencepost.ports.workspace import Workspace
 from fencepost.services.cleaner import Cleaner
@@ -154,6 +154,12 @@ class Attempts:
             # The work did no wrong. It costs no attempt, and this worker takes no more of it.
             self._stopped(lease, task, run)
             raise
+        except DescriptorsExhausted as error:
+            # Nor here: a host that opens no more files for a moment starts nothing either.
+            self._stopped(lease, task, run)
+            refused = CannotStart(f"no attempt can be carried out: {error.message}", next_step=error.next_step)
+            refused.code = error.code
+            raise refused from error
         except FencepostError as error:
             run.facts = self._hindered(lease, task, run, error)
         if run.wish is not None and run.ended is not None:
@@ -213,8 +219,10 @@ class Attempts:
         """
         reading = self._means.reading()
         for attempt in earlier:
-            if attempt.result_seq or (attempt.host, attempt.boot_id) != (reading.source, reading.boot_id):
-                continue  # what reported has told its own end, and what ran elsewhere cannot be looked for
+            if attempt.result_seq or attempt.yielded_seq or attempt.stopped_seq:
+                continue  # its holder has told of its end, and that its tree is empty
+            if (attempt.host, attempt.boot_id) != (reading.source, reading.boot_id):
+                continue  # what ran elsewhere cannot be looked for
             path = self._means.locks.path(attempt_lock(attempt.attempt))
             if not self._means.executor.end_holder(path, attempt.attempt, attempt.boot_id, same_host=True).gone:
                 return attempt.attempt

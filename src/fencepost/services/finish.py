@@ -19,17 +19,21 @@ from fencepost.core.records.attempt import AttemptDescriptor, ResultFacts
 from fencepost.core.records.plan import WorkOrderSpec
 from fencepost.core.state import AttemptState
 from fencepost.kernel.receipts import Receipt
-from fencepost.ports.errors import FencepostError, StorageFull
+from fencepost.ports.artifacts import ArtifactMissing
+from fencepost.ports.errors import FencepostError, StorageError
 from fencepost.ports.executor import STOP_GRACE_US, Ended, Running
 from fencepost.ports.journal import Cursor
 from fencepost.ports.workspace import HandedFile, Inputs, Output, Workspace
 from fencepost.services.jobs import Place, job_for
 from fencepost.services.means import Means, estimated_now_us, finish_lock, verify_lock, worker_lock
 from fencepost.services.results import log_ref
-from fencepost.services.verifications import Runs, Verifications
+from fencepost.services.verifications import Begun, Runs, Verifications
 
 PAGE = 32
 AGAIN_S = 1.0
+SEEN_US_MIN = 900_000  # less than between two tries
+SEEN_MAX = 4096
+"""So many locks that are taken are remembered; of the oldest the time is counted anew."""
 
 Following = Callable[[], ReserveNext | None]
 """Asked as a report is told: what is to be reserved for the slot that its attempt leaves, None for nothing."""
@@ -58,7 +62,8 @@ class Finisher:
         self._again_at: dict[str, float] = {}  # attempt -> when a finish that led nowhere may be tried again
         self._lock = means.threads.lock()
         self._draining = False
-        self._silent: set[str] = set()  # orphans whose worker lives, and has said nothing for too long
+        self._silent: dict[str, int] = {}  # orphans whose worker lives and is late -> how long a run may last, in us
+        self._seen: dict[str, tuple[Begun | None, int]] = {}  # the run of a lock that is taken, and seen so since when
         self._left: deque[str] = deque()  # own results whose finish led nowhere, and nobody has asked for them yet
         self._position: Cursor | None = None  # behind which the next look for results begins
         self.unfinished = False  # whether the last look for results has seen a part of them only
@@ -126,7 +131,7 @@ class Finisher:
             self._mine.add(attempt)
         try:
             lock, late = self._means.locks.take(finish_lock(attempt), wait=False), False
-            if lock is None and attempt in self._silent:
+            if lock is None and self._stands_still(attempt):
                 lock, late = self._means.locks.take(finish_lock(attempt, late=True), wait=False), True
             if lock is not None:
                 try:
@@ -136,13 +141,38 @@ class Finisher:
         finally:
             with self._lock:
                 self._mine.discard(attempt)
-                self._silent.discard(attempt)
+                self._silent.pop(attempt, None)
                 self._again_at.pop(attempt, None)
                 if not state:
                     self._again_at[attempt] = self._means.threads.monotonic() + AGAIN_S
                     if kept is not None:
                         self._left.append(attempt)
         return state
+
+    def _stands_still(self, attempt: str) -> bool:
+        """Whether whoever holds the lock of a silent result has had all the time that a run may take and a lease more,
+        from when that run was begun; it may be another one than the result was reported to, and has just come.
+
+        A run that a worker left which is gone stands there until the next has taken its place, which is soon done: it
+        is to be seen twice.
+        """
+        limit_us = self._silent.get(attempt)
+        if limit_us is None:
+            return False
+        reading, lease_us = self._means.reading(), self._means.kernel.limits.lease_us
+        begun = self._verifications.begun(attempt)
+        if begun is not None and begun.boot_id != reading.boot_id:
+            begun = None
+        with self._lock:
+            seen, since_us = self._seen.pop(attempt, (None, reading.tick_us))
+            since_us = since_us if seen == begun else reading.tick_us
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.pop(next(iter(self._seen)))
+            self._seen[attempt] = (begun, since_us)
+            seen_us = reading.tick_us - since_us
+        if begun is None:
+            return seen_us > limit_us + lease_us
+        return seen_us > SEEN_US_MIN and reading.tick_us - begun.tick_us > begun.limit_us + lease_us
 
     def _finish(self, attempt: str, kept: ResultFacts | None, *, late: bool) -> str:
         with self._means.kernel.reader.look() as look:
@@ -221,7 +251,7 @@ class Finisher:
                 found.append(attempt.attempt)
                 if silent_us > 0 and not own:
                     with self._lock:
-                        self._silent.add(attempt.attempt)
+                        self._silent[attempt.attempt] = order.terms.attempt_time_us
         self._forget_tries()
         return found
 
@@ -252,7 +282,7 @@ class Finisher:
         """Run the verifier; None when it has not spoken: this worker drains, or another's verifier still runs."""
         if self._draining or not self._is_alone(attempt, late=late):
             return None
-        runs = self._verifications.read(attempt)
+        runs = self._verifications.take(attempt)
         if runs.spent:
             return self._verdict(attempt, "error", runs, message=runs.spent)
         outputs = tuple(
@@ -262,34 +292,36 @@ class Finisher:
         inputs = Inputs(manifests=() if spec.inputs.manifest is None else (spec.inputs.manifest,), handed=handed)
         try:
             space = self._means.workspaces.prepare_verifier(attempt.attempt, inputs=inputs, outputs=outputs, late=late)
-        except StorageFull:
-            raise
         except FencepostError as error:
+            if isinstance(error, StorageError) and not isinstance(error, ArtifactMissing):
+                raise  # it says nothing about the result, which stays reported and is verified again
             return self._verdict(attempt, "error", runs, message=error.message)
         if not isinstance(space, Workspace):
             shown = "; ".join(f"{problem.path}: {problem.message}" for problem in space)
             return self._verdict(attempt, "failed", runs, message=shown)
         lock = verify_lock(attempt.attempt, late=late)
-        self._verifications.begin(attempt, runs, spec.attempt_time_us)
+        begun = self._verifications.begin(attempt, runs, spec.attempt_time_us, late=late)
         ended = self._run(attempt, spec, space, lock)
         if ended.reason == "lease_lost" or (ended.reason == "stopped" and self._draining):
-            return self._without_verdict(attempt, runs, ended)
+            return self._without_verdict(attempt, runs, begun, ended)
         if ended.reason == "not_started" and self._means.locks.is_held(lock):
-            self._verifications.end(attempt, runs, ended, drained=True)
+            self._verifications.end(attempt, begun, ended, drained=True)
             return None  # another one runs, which says nothing about the result
         outcome: Literal["passed", "failed", "error"] = "error"
         if ended.reason == "exited" and ended.exit_code is not None:
             outcome = "passed" if ended.exit_code == 0 else "failed"
         return self._verdict(attempt, outcome, runs, ended=ended, space=space, spec=spec)
 
-    def _without_verdict(self, attempt: AttemptState, runs: Runs, ended: Ended) -> RecordVerification | None:
+    def _without_verdict(
+        self, attempt: AttemptState, runs: Runs, begun: Begun, ended: Ended
+    ) -> RecordVerification | None:
         """One that was stopped before it could speak is made again, unless nobody waits for it any more: then its time
         is told, and charged as what comes late is."""
         with self._means.kernel.reader.look() as look:
             known = look.find(attempt.attempt, AttemptState)
         if known is not None and known.state != "result_reported":
             return self._verdict(attempt, "error", runs, ended=ended)
-        self._verifications.end(attempt, runs, ended, drained=self._draining)
+        self._verifications.end(attempt, begun, ended, drained=self._draining)
         return None
 
     def _is_alone(self, attempt: AttemptState, *, late: bool) -> bool:

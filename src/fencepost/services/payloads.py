@@ -59,16 +59,16 @@ def checked_base(kind: str, data: bytes) -> str:
         return ""
     try:
         value = canonical.parse(data)
+        if not isinstance(value, dict):
+            raise Declined("wrong_type", f"the payload of {kind} is an object", where="/bytes")
+        problem = _steps_problem(value)  # first, since it costs far less than to encode what has another shape
+        if problem:
+            raise Declined("bad_value", f"the payload is no {kind}: {problem}", where="/bytes")
         exact = canonical.encode(value)
     except Undecodable as error:
         raise Declined(error.code, f"the payload is no {kind}: {error}", where="/bytes") from None
-    if not isinstance(value, dict):
-        raise Declined("wrong_type", f"the payload of {kind} is an object", where="/bytes")
     if exact != data:
         raise Declined("bad_value", f"the payload of {kind} is canonical JSON (RFC 8785)", where="/bytes")
-    problem = _steps_problem(value)
-    if problem:
-        raise Declined("bad_value", f"the payload is no {kind}: {problem}", where="/bytes")
     return _base_in(value)
 
 

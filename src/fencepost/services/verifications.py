@@ -23,12 +23,14 @@ STOPPED_MAX: Final = 100
 """So many may be stopped by a drain, which a verifier can bring about as well."""
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run that has begun and whose end nobody has written down. `tick_us` counts under `boot_id` alone."""
+class Begun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A run that has begun and whose end nobody has written down. `tick_us` counts under `boot_id` alone. A `late` one
+    is in the place of a worker that stands still, and has folders of its own."""
 
     boot_id: str
     tick_us: int
     limit_us: int
+    late: bool = False
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,36 +52,57 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Verifications:
-    """Reads and writes what is kept of them. Whoever does holds the result's finish lock."""
+    """Reads and writes what is kept of them. Whoever writes holds one of the result's finish locks: the first, or the
+    late one once the holder of the first stands still. One that wakes finds that its run is counted already."""
 
     def __init__(self, means: Means) -> None:
         self._means = means
 
     def read(self, attempt: AttemptState) -> Runs:
         """What is kept, with the run that was cut off, if one was, as lost. A note that is damaged counts as none."""
-        data = self._means.workspaces.read_note(attempt.attempt)
-        try:
-            runs = Runs() if data is None else msgspec.json.decode(data, type=Runs)
-        except msgspec.MsgspecError:
-            return Runs()
+        runs = self._kept(attempt.attempt)
         if runs.begun is None:
             return runs
         took_us = self._took_us(attempt, runs.begun)
         return replace(runs, lost=runs.lost + 1, used_us=runs.used_us + took_us, begun=None)
 
-    def begin(self, attempt: AttemptState, runs: Runs, limit_us: int) -> None:
+    def take(self, attempt: AttemptState) -> Runs:
+        """The same, written down where one was cut off: nobody takes that run for one that stands. Raises
+        StorageError."""
+        runs = self.read(attempt)
+        if self.begun(attempt.attempt) is not None:
+            self._keep(attempt, runs)
+        return runs
+
+    def begun(self, attempt: str) -> Begun | None:
+        """The run of which no end is written down."""
+        return self._kept(attempt).begun
+
+    def begin(self, attempt: AttemptState, runs: Runs, limit_us: int, *, late: bool) -> Begun:
         """Write down, before it starts, that one is begun. Raises StorageError."""
         reading = self._means.reading()
-        begun = Begun(boot_id=reading.boot_id, tick_us=reading.tick_us, limit_us=limit_us)
+        begun = Begun(boot_id=reading.boot_id, tick_us=reading.tick_us, limit_us=limit_us, late=late)
         self._keep(attempt, replace(runs, begun=begun))
+        return begun
 
-    def end(self, attempt: AttemptState, runs: Runs, ended: Ended, *, drained: bool) -> None:
+    def end(self, attempt: AttemptState, begun: Begun, ended: Ended, *, drained: bool) -> None:
         """Write down that one ended without a verdict, its worker being there. Raises StorageError."""
+        known = self._kept(attempt.attempt)
+        if known.begun != begun:
+            return  # somebody took this worker for one that is gone, and has counted its run
+        runs = replace(known, begun=None)
         used_us = runs.used_us + max(ended.duration_us, 0)
         if drained:
             self._keep(attempt, replace(runs, stopped=runs.stopped + 1, used_us=used_us))
         else:
             self._keep(attempt, replace(runs, lost=runs.lost + 1, used_us=used_us))
+
+    def _kept(self, attempt: str) -> Runs:
+        data = self._means.workspaces.read_note(attempt)
+        try:
+            return Runs() if data is None else msgspec.json.decode(data, type=Runs)
+        except msgspec.MsgspecError:
+            return Runs()
 
     def _keep(self, attempt: AttemptState, runs: Runs) -> None:
         self._means.workspaces.keep_note(attempt.attempt, msgspec.json.encode(runs))
@@ -87,7 +110,7 @@ class Verifications:
     def _took_us(self, attempt: AttemptState, begun: Begun) -> int:
         """What a run took that was cut off: as its supervisor says, if it was left to speak. Else all of the time
         since, as far as the run may have lasted; and where the host has restarted, all that it might have lasted."""
-        space = self._means.workspaces.find_verifier(attempt.attempt)
+        space = self._means.workspaces.find_verifier(attempt.attempt, late=begun.late)
         try:
             status = self._means.executor.read_status(str(space.logs / "verify.status"))
         except StatusUnreadable:

@@ -78,7 +78,7 @@ class SimWorkspaces:
     def list_files(self, workspace: Workspace) -> tuple[str, ...]:
         return OUTPUT_PATHS
 
-    def find_verifier(self, attempt: str) -> Workspace:
+    def find_verifier(self, attempt: str, *, late: bool = False) -> Workspace:
         return self.find(attempt)
 
     def prepare_verifier(
