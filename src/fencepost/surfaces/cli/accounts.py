@@ -21,6 +21,7 @@ from fencepost.surfaces.cli.context import (
     find_plan,
     is_one_of_several,
     known_names,
+    plan_title,
 )
 from fencepost.surfaces.cli.words import amounts, like
 
@@ -28,11 +29,15 @@ OPEN_HOLDS = frozenset(state for state, targets in BUDGET_HOLD.rows.items() if t
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """One account: its subject, what kind of thing it belongs to, and that thing's name and version."""
+    """One account: its subject, what kind of thing it belongs to, and that thing's name and version.
+
+    `title` is what a command may name it by, which a plan's name is not where it means another plan as well.
+    """
 
     subject: str
     kind: str
     name: str
+    title: str
     version: int
     account: Account
     path: tuple[str, ...]  # from the scope down to itself
@@ -96,14 +101,17 @@ def account_of(look: Look, subject: str) -> Named:
     value = look.get(subject)
     path: tuple[str, ...]
     if isinstance(value, ScopeState):
-        kind, name, path = "scope", value.scope, (SCOPE,)
+        kind, name, title, path = "scope", value.scope, SCOPE, (SCOPE,)
     elif isinstance(value, PlanState):
-        kind, name, path = "plan", value.name, (SCOPE, value.plan)
+        kind, name, title, path = "plan", value.name, plan_title(look, value), (SCOPE, value.plan)
     elif isinstance(value, OrderState):
-        kind, name, path = "order", title_of(look, value), value.accounts
+        name = title = title_of(look, value)
+        kind, path = "order", value.accounts
     else:
         raise CommandError("not_found", f"there is no account {subject!r}", next_step="fencepost budget show")
-    return Named(subject=subject, kind=kind, name=name, version=value.version, account=value.account, path=path)
+    return Named(
+        subject=subject, kind=kind, name=name, title=title, version=value.version, account=value.account, path=path
+    )
 
 
 def find_account(look: Look, name: str | None, plan: str | None) -> Named:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, TextIO
 
 from cyclopts import App as CommandApp
@@ -48,7 +48,16 @@ def show(account: Account = None, /, *, plan: Plan = None, options: Globals = NO
     with opened(options) as home, home.kernel.reader.look() as look:
         named = find_account(look, account, plan)
         document = budget_document(look, named)
-    emit(options, document, lambda out: budget_text(document, out))
+        titles = titles_of_accounts(look, named.path)
+    emit(options, document, lambda out: budget_text(document, out, titles))
+
+
+def titles_of_accounts(look: Look, subjects: Iterable[str]) -> dict[str, str]:
+    """Accounts whose name does not tell them, as people are told of them: by name and id."""
+    found = [account_of(look, subject) for subject in subjects]
+    return {
+        one.subject: f"{one.kind} {one.name} ({one.title})" for one in found if one.title == one.subject != one.name
+    }
 
 
 def budget_document(look: Look, named: Named) -> dict[str, Any]:
@@ -58,9 +67,11 @@ def budget_document(look: Look, named: Named) -> dict[str, Any]:
     return {"items": [one.document() for one in path], "next": None, "holds": holds, "sequence": look.head.seq}
 
 
-def budget_text(document: Mapping[str, Any], out: TextIO) -> None:
+def budget_text(document: Mapping[str, Any], out: TextIO, titles: Mapping[str, str]) -> None:
+    """`titles` are accounts whose name alone does not tell them."""
     for item in document["items"]:
-        out.write(f"{item['kind']} {item['name']}\n")
+        named = titles.get(item["account"], f"{item['kind']} {item['name']}")
+        out.write(f"{named}\n")
         rows = [
             (
                 f"  {dimension_label(dimension)}",
@@ -151,11 +162,12 @@ def set_budget(
         required(receipt)
         with home.kernel.reader.look() as look:
             shown = account_of(look, named.subject).document()
+            titles = titles_of_accounts(look, [named.subject])
     low = _overdrawn(shown, wanted)
     document = {**shown, "sequence": receipt.sequence, "fresh": receipt.fresh, "below_charged": low}
 
     def human(out: TextIO) -> None:
-        budget_text({"items": [document], "holds": []}, out)
+        budget_text({"items": [document], "holds": []}, out, titles)
         if low:
             out.write(f"the ceiling of {', '.join(low)} is below what is charged and held: nothing new starts on it\n")
 

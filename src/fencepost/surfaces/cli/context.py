@@ -281,6 +281,11 @@ def is_one_of_several(look: Look, plan: PlanState) -> bool:
     return known is None or known.meant_by() != plan.plan or len(known.open_plans) > 1
 
 
+def plan_title(look: Look, plan: PlanState) -> str:
+    """How a person may name the plan anywhere in the scope: by its name, or its id where that does not tell it."""
+    return plan.plan if is_one_of_several(look, plan) else plan.name
+
+
 def current_plan(look: Look) -> PlanState:
     """The newest open plan, else the newest. Raises CommandError not_found."""
     plans = look.newest_plans(1_000)
@@ -313,7 +318,7 @@ def find_order(look: Look, name: str) -> OrderState:
         told = f"plan {plan.name} has no order {task!r}, plan {elsewhere.name} has one"
         raise CommandError("not_found", told, next_step=f"name it {elsewhere.name}/{task}")
     told = f"plan {plan.name} has no order {task!r}{like(task, (order.task for order in orders))}"
-    raise CommandError("not_found", told, next_step=f"fencepost order list --plan {plan.name}")
+    raise CommandError("not_found", told, next_step=f"fencepost order list --plan {plan_title(look, plan)}")
 
 
 def _with_order(look: Look, task: str, without: PlanState) -> PlanState | None:

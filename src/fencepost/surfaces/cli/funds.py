@@ -6,6 +6,7 @@ waits for an answer, of one that failed with a retry before it, and of the repla
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fencepost.core import needs
@@ -84,14 +85,19 @@ def lacks_text(found: list[Lack]) -> str:
 
 def funding_step(found: list[Lack]) -> str:
     """The commands that raise each account by what an attempt asks for."""
-    accounts: dict[str, list[Lack]] = {}
+    wanted: dict[str, dict[str, int]] = {}
     for lack in found:
-        accounts.setdefault(lack.account.subject, []).append(lack)
+        of_one = wanted.setdefault(lack.account.subject, {})
+        of_one[lack.dimension] = max(lack.enough, of_one.get(lack.dimension, 0))
+    accounts = {lack.account.subject: lack.account for lack in found}
+    return set_steps((accounts[subject], ceilings) for subject, ceilings in wanted.items())
+
+
+def set_steps(wanted: Iterable[tuple[Named, Mapping[str, int]]]) -> str:
+    """The commands that set ceilings, one for each account, each named so that it is the one that is meant."""
     steps = []
-    for of_one in accounts.values():
-        named = of_one[0].account
-        whose = {"scope": "scope", "order": named.name}.get(named.kind, f"--plan {named.name}")
-        steps.append(
-            f"fencepost budget set {whose} {' '.join(dimension_option(lack.dimension, lack.enough) for lack in of_one)}"
-        )
+    for named, ceilings in wanted:
+        whose = f"--plan {named.title}" if named.kind == "plan" else named.title
+        options = (dimension_option(dimension, ceiling) for dimension, ceiling in ceilings.items())
+        steps.append(f"fencepost budget set {whose} {' '.join(options)}")
     return ", then ".join(steps)

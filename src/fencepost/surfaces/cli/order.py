@@ -347,7 +347,7 @@ def answer(
         command = AnswerOrder(order=order.order, value=value, question=question)
         if not anyway and home.kernel.recall(by_person(home, command, command_key)) is None:
             with home.kernel.reader.look() as look:
-                require_funds_behind(look, order)
+                require_funds_behind(look, order, question)
         receipt = write_by_person(home, command, command_key)
         with home.kernel.reader.look() as look:
             if receipt.refusal is not None:

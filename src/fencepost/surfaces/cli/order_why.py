@@ -22,6 +22,7 @@ from fencepost.core.views import held_up_by_clock, why
 from fencepost.kernel.read import Look, ReadinessPlan
 from fencepost.services.means import estimated_now_us
 from fencepost.surfaces.cli.accounts import Named, account_of, open_holds, title_of
+from fencepost.surfaces.cli.funds import set_steps
 from fencepost.surfaces.cli.living import GONE, is_orphan, living_workers, serving_others
 from fencepost.surfaces.cli.order_failure import (
     failure_lines,
@@ -38,7 +39,6 @@ from fencepost.surfaces.cli.words import (
     amount,
     count,
     dimension_label,
-    dimension_option,
     duration,
     instant,
     named_step,
@@ -259,14 +259,10 @@ def budget_of(look: Look, order: OrderState) -> dict[str, Any]:
             short.append(line)
     if not short:
         return {"budget": []}
-    first = short[0]
-    which = "scope" if first["kind"] == "scope" else first["name"] if first["kind"] == "order" else None
-    account = which if which is not None else f"--plan {first['name']}"
-    options = (dimension_option(name, ceiling) for name, ceiling in sorted(wanted[str(first["account"])].items()))
-    command = f"fencepost budget set {account} {' '.join(options)}"
-    if order.state == "budget_exhausted":
-        command += f", then {retry_of(look, order)}"
-    return {"budget": short, "next": command}
+    if order.state == "budget_exhausted":  # what stands in its place has its ceilings and has charged nothing on them
+        return {"budget": short, "next": funded_retry_of(look, order)}
+    steps = set_steps((accounts[subject], dict(sorted(ceilings.items()))) for subject, ceilings in wanted.items())
+    return {"budget": short, "next": steps}
 
 
 def _waits_that_count(look: Look, order: OrderState) -> int:

@@ -97,7 +97,7 @@ def submit(
             state = find_plan(look, placed.plan)
             orders = look.orders(placed.plan, replaced=True)
             current = _current(look, state)
-            anew = done_anew(look, state) if placed.fresh else STILL_OPEN if mode == "again" else None
+            anew = done_anew(look, state) if placed.fresh else STILL_OPEN if mode == "again" and state.open else None
     document = {
         "plan": state.plan,
         "name": state.name,

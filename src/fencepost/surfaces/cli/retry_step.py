@@ -6,7 +6,7 @@ from fencepost.core.machines import ENDED
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import title_of
-from fencepost.surfaces.cli.funds import funding_step, lacks, retry_left_out
+from fencepost.surfaces.cli.funds import Lack, funding_step, lacks, retry_left_out
 from fencepost.surfaces.cli.typed import plan_file
 
 _RETRY_NAME = "fencepost order retry NAME"
@@ -20,19 +20,34 @@ def retry_of(look: Look, order: OrderState) -> str:
     has not ended or was applied, it is the one to look at. A plan that was cancelled, or whose deadline has passed,
     takes no retry: it is submitted anew.
     """
-    root = order
-    for _ in range(_DEPTH_MAX):
-        parent = look.order(root.parent) if root.parent is not None else None
-        if parent is None:
-            break
-        root = parent
-    plan = look.find(root.plan, PlanState) if root.plan is not None else None
-    if plan is not None and plan.cancel:
+    root = _outermost(look, order)
+    plan = _plan_without_retries(look, root)
+    if plan is not None:
         return f"fencepost run {plan_file(look, plan.plan)} {'--new' if plan.open else '--again'}"
     title = title_of(look, root)
-    if root.state not in ENDED or root.state in ("applied", "unknown_terminal"):
+    if not _is_replaceable(root):
         return f"fencepost order why {title}"
     return f"fencepost order retry {title}{' --with-dependents' if root.dependents else ''}"
+
+
+def _outermost(look: Look, order: OrderState) -> OrderState:
+    """The order that nobody submitted above this one, itself for one of a plan."""
+    for _ in range(_DEPTH_MAX):
+        parent = look.order(order.parent) if order.parent is not None else None
+        if parent is None:
+            break
+        order = parent
+    return order
+
+
+def _plan_without_retries(look: Look, order: OrderState) -> PlanState | None:
+    """The order's plan where it was cancelled, or its deadline has passed; None where retries are taken."""
+    plan = look.find(order.plan, PlanState) if order.plan is not None else None
+    return plan if plan is not None and plan.cancel else None
+
+
+def _is_replaceable(order: OrderState) -> bool:
+    return order.state in ENDED and order.state not in ("applied", "unknown_terminal")
 
 
 def with_retry(look: Look, order: OrderState, step: str) -> str:
@@ -50,6 +65,21 @@ def with_retry(look: Look, order: OrderState, step: str) -> str:
 def funded_retry_of(look: Look, order: OrderState) -> str:
     """The retry, behind the ceilings that it lacks: without them it is refused."""
     retry = retry_of(look, order)
-    is_refused = order.parent is not None or " order retry " not in retry  # whatever is funded
-    missing = [] if is_refused else lacks(look, order, replaced=True)
+    root = _outermost(look, order)
+    if " order retry " not in retry:
+        return retry  # whatever is funded
+    missing = lacks_of_retry(look, root)
+    if root.order != order.order:
+        # A child is asked for anew by its parent, and lacks again what it lacked of the accounts above both.
+        missing += [lack for lack in lacks(look, order, replaced=True) if lack.account.subject in root.accounts[:-1]]
     return f"{funding_step(missing)}, then {retry}" if missing else retry
+
+
+def lacks_of_retry(look: Look, order: OrderState) -> list[Lack]:
+    """What the attempt behind a retry of this order lacks; nothing where the retry is refused whatever is funded."""
+    if _plan_without_retries(look, order) is not None:
+        return []
+    if order.state == "retry_wait":
+        return lacks(look, order)
+    is_taken = _is_replaceable(order) and order.replaced_by is None and order.parent is None
+    return lacks(look, order, replaced=True) if is_taken else []
