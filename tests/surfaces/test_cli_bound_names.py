@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.surfaces.cli import names
+from fencepost.surfaces.cli.context import CommandError
 from tests.surfaces.cli_run_world import ONE, Repo, make_repo
+from tests.surfaces.cli_world import World, draft
 
 ASKS = """\
 [budget]
@@ -147,3 +150,35 @@ def test_a_name_that_is_alone_needs_no_plan(repo: Repo) -> None:
     repo.document("plan", "submit", "beside.toml")
     assert repo.error("order", "cancel", "publish", code=3)["next"] == "name it prod/publish"
     assert repo.call("order", "cancel", "only").stdout.startswith("beside/only: cancelled")
+
+
+def test_of_more_plans_than_are_looked_through_a_bare_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    plans = [world.submit(f"p{number}", [draft("a" if number else "only")]) for number in range(3)]
+    with world.open() as app, app.kernel.reader.look() as look:
+        assert names.bound_order(look, "p0/only").plan == plans[0]
+        monkeypatch.setattr(names, "PLANS_MEANT_MAX", 3)
+        with pytest.raises(CommandError, match="2 plans that may be meant"):
+            names.bound_order(look, "a")
+        monkeypatch.setattr(names, "PLANS_MEANT_MAX", 2)
+        for bound in (lambda: names.bound_order(look, "a"), lambda: names.bound_plan(look, None)):
+            with pytest.raises(CommandError, match="more than 2 plans may be meant") as refused:
+                bound()
+            assert refused.value.code == "ambiguous"
+        assert names.bound_order(look, "p0/only").plan == plans[0], "with its plan it is found at once"
+        assert names.bound_plan(look, "p1").plan == plans[1]
+
+
+def test_again_says_that_a_plan_is_open_only_where_it_is(repo: Repo) -> None:
+    """A repeated command is told what is there, whatever has ended since."""
+    repo.write("one.toml", ONE)
+    repo.document("run", "one.toml")
+    submit = ("plan", "submit", "one.toml", "--again", "--command-key", "again-1")
+    assert "submitted" in repo.call(*submit).stdout
+    said = " ".join(repo.call(*submit).stdout.split())
+    assert "is there already" in said and "this one is open" in said
+    repo.document("run", "one.toml")
+    said = " ".join(repo.call(*submit).stdout.split())
+    assert "is there already" in said and "this one is open" not in said

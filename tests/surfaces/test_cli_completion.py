@@ -104,6 +104,22 @@ def test_for_an_answer_those_that_ask_are_offered(tmp_path: Path) -> None:
     assert told == "second-asks\tasks go-on\n"
 
 
+def test_of_two_open_plans_of_one_name_ids_are_offered(tmp_path: Path) -> None:
+    """Each is taken as it is offered (decision 0020)."""
+    repo = make_repo(tmp_path)
+    repo.variables = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    runs = []
+    for prompt, option in (("Go?", ()), ("Go on?", ("--new",))):
+        asks = f'run = ["fencepost", "attempt", "yield", "--question", "go", "--prompt", "{prompt}"]'
+        repo.write("w.toml", f'[budget]\nattempts = 3\n[[work]]\nname = "a"\n{asks}\n')
+        runs.append(repo.document("run", "w.toml", *option, code=9))
+    offered = words(repo, "order", "answer", "")
+    assert sorted(offered) == sorted(run["orders"][0]["id"] for run in runs)
+    assert sorted(words(repo, "plan", "cancel", "")) == sorted(run["plan"] for run in runs)
+    for order in offered:
+        repo.document("order", "answer", order, "yes")
+
+
 def test_names_of_a_large_plan_are_found_behind_its_first_thousand(tmp_path: Path) -> None:
     repo = make_repo(tmp_path)
     orders = "".join(

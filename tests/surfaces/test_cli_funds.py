@@ -47,7 +47,7 @@ def test_w18_money_of_a_currency_that_the_plan_refuses_is_over_whole_and_stops_t
     assert "over: EUR 40.00 in a currency that is not budgeted" in summary
     assert "EUR 40.00 (40.00 over)" in summary
     assert "plan plan: EUR is not budgeted, charged 40.00" in summary
-    assert "next: fencepost budget set --plan plan --money EUR:80.00" in summary
+    assert "next, for a: fencepost budget set --plan plan --money EUR:80.00" in summary
     shown = repo.document("order", "show", "a")
     assert (shown["attempts"], shown["over"]) == (1, {"money_micros:EUR": 40_000_000})
     assert "EUR 40.00 in a currency that is not budgeted above it" in flat(repo.call("order", "show", "a").stdout)

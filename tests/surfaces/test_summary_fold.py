@@ -100,3 +100,17 @@ def test_an_order_whose_worker_was_killed_is_said_to_have_lost_it(tmp_path: Path
     row = next(line for line in told.splitlines() if line.startswith("a  "))
     assert "worker gone" in row and "order log" not in told
     assert "next: fencepost run plan.toml" in told
+
+
+def test_orders_that_are_told_as_one_have_each_answer_that_is_wanted_told(tmp_path: Path) -> None:
+    """Whoever answers what is printed has answered all that the plan asks."""
+    repo = make_repo(tmp_path)
+    asks = 'run = ["fencepost", "attempt", "yield", "--question", "go", "--prompt", "Go on?"]'
+    fails = 'run = ["sh", "-c", "exit 3"]'
+    works = [(name, asks) for name in "abc"] + [(name, fails) for name in "defg"]
+    repo.write("q.toml", "[budget]\nattempts = 9\n" + "".join(f'[[work]]\nname = "{n}"\n{r}\n' for n, r in works))
+    run = repo.call("run", "q.toml")
+    assert run.returncode == 9 and "a ... c (3)" in run.stdout and "d ... g (4)" in run.stdout
+    steps = [line for line in run.stdout.splitlines() if line.startswith("next")]
+    assert steps[:3] == [f"next: fencepost order answer q/{name} VALUE" for name in "abc"]
+    assert steps[3:] == ["next: fencepost order log q/d"], "one of those that only look"

@@ -256,6 +256,27 @@ def test_a_store_that_has_moved_on_by_far_is_read_anew(tmp_path: Path, monkeypat
     assert follower.current()[0].state == "cancelled"
 
 
+def test_a_view_names_an_order_that_asks_by_its_id_once_two_open_plans_have_the_name(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    asks = draft("a", sh("fencepost attempt yield --question go"))
+    plan = world.submit("main", [asks])
+    board = Board(80, 20)
+    with world.working() as app:
+        wait_for(app, lambda look: look.orders(plan)[0].state == "waiting")
+        with app.kernel.reader.look() as look:
+            view = live.live_view(app, board.out, look, hint="", plan=plan)
+        try:
+            assert view._all_notices() == ("a asks: fencepost order answer main/a VALUE",)
+            world.submit("main", [asks])
+            with app.kernel.reader.look() as look:
+                view.tell(look)
+                (order,) = look.orders(plan)
+            assert view._all_notices() == (f"a asks: fencepost order answer {order.order} VALUE",)
+        finally:
+            view.close()
+    board.close()
+
+
 def test_w28_a_view_is_drawn_when_something_changed_or_a_second_passed_and_not_more_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

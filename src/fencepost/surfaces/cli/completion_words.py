@@ -16,8 +16,9 @@ from fencepost.core.limits import FIRST_VALUES
 from fencepost.core.machines import WORK_ORDER
 from fencepost.kernel.read import Look
 from fencepost.ports.errors import FencepostError
+from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.command_tree import Command, Parameter, first_sentence, read_noun
-from fencepost.surfaces.cli.context import Globals, find_plan, home_of
+from fencepost.surfaces.cli.context import Globals, find_plan, home_of, plan_title
 from fencepost.surfaces.cli.frame import NOUNS, VALUED
 
 Candidate = tuple[str, str]
@@ -182,7 +183,8 @@ def _from_store(given: Mapping[str, str], read: Callable[[Look], Iterator[Candid
 
 def _plans(look: Look) -> Iterator[Candidate]:
     for plan in look.newest_plans(PLANS_MAX):
-        yield plan.name, f"plan, {plan.open} of {plan.orders} orders open"
+        # Two that are open under one name are told apart by their ids alone.
+        yield plan_title(look, plan) if plan.open else plan.name, f"plan, {plan.open} of {plan.orders} orders open"
 
 
 def _asking(look: Look) -> Iterator[Candidate]:
@@ -196,7 +198,7 @@ def _asking(look: Look) -> Iterator[Candidate]:
         for order in look.orders(plan.plan)[:ORDERS_MAX]:
             if order.state == "waiting" and order.wait is not None and order.wait.question:
                 is_bare = number == 0 and order.task not in elsewhere
-                yield order.task if is_bare else f"{plan.name}/{order.task}", f"asks {order.wait.question}"
+                yield order.task if is_bare else title_of(look, order), f"asks {order.wait.question}"
 
 
 def _orders_like(current: str) -> Callable[[Look], Iterator[Candidate]]:

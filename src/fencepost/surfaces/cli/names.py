@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fencepost.core import index
 from fencepost.core.state import OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.surfaces.cli.accounts import Named, find_account, title_of
@@ -24,12 +25,15 @@ from fencepost.surfaces.cli.context import (
 from fencepost.surfaces.cli.words import count, instant
 
 CANDIDATES_SHOWN_MAX = 10
+PLANS_MEANT_MAX = 10_000  # of a scope: where there are more, what binds names its plan
 
 
 def bound_order(look: Look, name: str) -> OrderState:
     """The one order that `[PLAN/]TASK` or an id can mean. Raises CommandError not_found, ambiguous."""
-    order = find_order(look, name)
     plan_name, _, task = name.rpartition("/")
+    if not plan_name and not name.startswith("order_"):
+        _require_few_plans(look, f"name its plan: PLAN/{task}, or its id")
+    order = find_order(look, name)
     if name.startswith("order_") or plan_name.startswith("plan_"):
         return order
     others = _namesakes(look, plan_name) if plan_name else _candidates(look)
@@ -47,6 +51,8 @@ def bound_order(look: Look, name: str) -> OrderState:
 def bound_plan(look: Look, name: str | None) -> PlanState:
     """The one plan that a name or an id can mean; without a name the only one that may be meant. Raises CommandError
     not_found, ambiguous."""
+    if name is None:
+        _require_few_plans(look, "name the plan: fencepost plan list")
     found = current_plan(look) if name is None else find_plan(look, name)
     if name is not None and name.startswith("plan_"):
         return found
@@ -77,9 +83,20 @@ def said_of(look: Look, order: OrderState) -> str:
     return f"{plan.name}/{order.task} ({order.order})"
 
 
+def _require_few_plans(look: Look, following: str) -> None:
+    """Refuse a name without a plan where all plans of the scope are too many to look for what it may mean. Raises
+    CommandError ambiguous."""
+    found = 0
+    for page in look.pages(index.PLAN):
+        found += len(page)
+        if found > PLANS_MEANT_MAX:
+            told = f"more than {count(PLANS_MEANT_MAX, 'plan')} may be meant, too many to look through"
+            raise CommandError("ambiguous", told, next_step=following)
+
+
 def _candidates(look: Look) -> list[PlanState]:
     """Plans that a name without a plan may mean to a person: those that are open, and the one submitted last."""
-    plans = look.newest_plans(look.head.seq)
+    plans = look.newest_plans(PLANS_MEANT_MAX)
     return [plan for number, plan in enumerate(plans) if plan.open or number == 0]
 
 

@@ -21,7 +21,7 @@ from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, note_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
 from fencepost.surfaces.cli.retry_step import with_retry
-from fencepost.surfaces.cli.summary_fold import folded_rows, names_text, step_lines
+from fencepost.surfaces.cli.summary_fold import folded_rows, is_acting, names_text, step_lines
 from fencepost.surfaces.cli.summary_table import Entry, table_lines, unbroken
 from fencepost.surfaces.cli.typed import filled_step, here, plan_file
 from fencepost.surfaces.cli.view.cells import Line, Span, clean, painted
@@ -129,7 +129,7 @@ def print_report(found: Report, out: TextIO, *, colour: bool, marks: Marks | Non
     if rest:
         lines.append((Span(here(f"and {_counts(rest)} more: fencepost order list --plan {plan.name}")),))
     lines += [(Span(line),) for line in wrapped(f"cost: {_cost(plan.account)}", after="  ")]
-    steps = step_lines([(row.entry.name, here(row.findings[0].following)) for row in shown])
+    steps = step_lines([(name, here(step)) for row in shown for name, step in row.steps()])
     lines += [(Span(part),) for line in steps for part in unbroken(clean(line), width)]
     out.write("".join(painted(line, colour=colour) + "\n" for line in lines))
 
@@ -140,6 +140,13 @@ class _Row:
 
     entry: Entry
     findings: tuple[Finding, ...]
+
+    def steps(self) -> list[tuple[str, str]]:
+        """What helps its orders on, with whose step it is: each that has to be taken, one of those that only look."""
+        first, *others = self.findings
+        acting = [finding for finding in others if is_acting(finding.following)]
+        alone = first.order.task if acting else self.entry.name
+        return [(alone, first.following), *((each.order.task, each.following) for each in acting)]
 
 
 def _rows(findings: Sequence[Finding]) -> list[_Row]:

@@ -15,6 +15,7 @@ from fencepost.surfaces.cli.words import count
 FOLDED_LEAST = 3  # orders: fewer are told one by one
 NAMES_SHOWN_MAX = 3
 STEPS_SHOWN_MAX = 8
+_ACTING = re.compile(r"\bfencepost (?:order (?:answer|retry)|budget set) ")
 
 
 def folded_rows(entries: Sequence[Entry], *, kept: Sequence[bool]) -> list[list[int]]:
@@ -37,6 +38,11 @@ def names_text(names: Sequence[str], *, is_run: bool) -> str:
     more = len(names) - NAMES_SHOWN_MAX
     shown = ", ".join(names[:NAMES_SHOWN_MAX])
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def is_acting(step: str) -> bool:
+    """Whether an order goes on only behind this step, so that it is told for each, and not for one of those alike."""
+    return _ACTING.search(step) is not None
 
 
 def step_lines(steps: Sequence[tuple[str, str]]) -> list[str]:

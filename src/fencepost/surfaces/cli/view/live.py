@@ -15,6 +15,7 @@ from fencepost.core.reasons import WAITS_AND_ENDS
 from fencepost.core.views import is_blocked
 from fencepost.kernel.read import Look
 from fencepost.services.means import estimated_now_us
+from fencepost.surfaces.cli.accounts import title_of
 from fencepost.surfaces.cli.living import is_orphan, living_workers
 from fencepost.surfaces.cli.typed import here
 from fencepost.surfaces.cli.view.draw import Place, chosen, draw
@@ -59,6 +60,7 @@ class LiveView:
         self._gone: frozenset[str] = frozenset()
         self._nobody = False
         self._seen: tuple[str, ...] = ()
+        self._titles: dict[str, str] = {}  # what an answer may name the orders by that ask
 
     def open(self) -> LiveView:
         self.terminal.open()
@@ -69,6 +71,9 @@ class LiveView:
         if self._follower.update(look):
             self._dirty = True
             self._logs_at = 0.0
+        titles = {order.order: title_of(look, order) for order in self._follower.asking()[:ASKING_MAX]}
+        if titles != self._titles:
+            self._titles, self._dirty = titles, True
 
     def say(self, text: str) -> None:
         """Show a notice from now on."""
@@ -141,7 +146,7 @@ class LiveView:
             notices.append(here(NOBODY))
         asking = self._follower.asking()
         for order in asking[:ASKING_MAX]:
-            name = f"{plan.name}/{order.task}" if (plan := self._follower.plan) is not None else order.order
+            name = self._titles.get(order.order, order.order)
             notices.append(here(f"{order.task} asks: fencepost order answer {name} VALUE"))
         return tuple(notices)
 
@@ -184,4 +189,6 @@ class LiveView:
 
 def live_view(app: App, out: TextIO, look: Look, *, hint: str, plan: str | None, order: str | None = None) -> LiveView:
     """A view of a plan, or of one order with what it waits for, that has taken the terminal."""
-    return LiveView(app, out, Follower(look, plan=plan, order=order), hint=hint).open()
+    view = LiveView(app, out, Follower(look, plan=plan, order=order), hint=hint)
+    view.tell(look)
+    return view.open()
