@@ -14,6 +14,7 @@ from fencepost.ports.executor import Ended, LogFacts
 from fencepost.services import finish, verifications
 from fencepost.services.finish import Finisher
 from fencepost.services.means import estimated_now_us
+from fencepost.services.upkeep import Upkeep
 from fencepost.services.verifications import LOST_MAX, Begun, Runs, Verifications
 from tests.services.world import World, draft
 
@@ -114,6 +115,24 @@ def test_w18_a_verifier_whose_order_is_cancelled_is_paid_for(world: World) -> No
     world.write("human", CancelOrder(order=world.order(plan, "a").order)).required()
     world.until_ended(plan, 20)
     world.until(lambda: world.plan(plan).account.charged.get("time_us", 0) >= 1_000_000, 20)
+    world.check()
+
+
+def test_w18_what_a_drain_stopped_is_paid_for_where_the_order_is_cancelled_before_the_next_run(world: World) -> None:
+    plan = verified(world, "sleep 60")
+    worker = world.worker(jobs=1)
+    world.until_ran("v")
+    time.sleep(1)
+    worker.stop()
+    [attempt] = world.attempts(plan, "a")
+    world.write("human", CancelOrder(order=world.order(plan, "a").order)).required()
+    upkeep = Upkeep(world.app.means())
+    upkeep.sweep()
+    charged = world.plan(plan).account.charged["time_us"]
+    assert charged == world.facts(plan, "a").duration_us + Verifications(world.app.means()).read(attempt).used_us
+    assert charged >= SECOND
+    upkeep.sweep()
+    assert world.plan(plan).account.charged["time_us"] == charged, "once"
     world.check()
 
 

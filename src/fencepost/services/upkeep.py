@@ -19,15 +19,18 @@ from fencepost.core.commands import (
     EndBackoff,
     EndWait,
     EnforceDeadline,
+    RecordVerification,
     Reexamine,
     TellDependents,
 )
+from fencepost.core.decide.ending import verifier_receipt
 from fencepost.core.index import BUDGET, CLAIM, DEADLINE, RETRY, REVISE, TELL, WAIT
 from fencepost.core.shares import Shares
-from fencepost.core.state import Account, AttemptState, OrderState, PlanState
+from fencepost.core.state import Account, AttemptState, HoldState, OrderState, PlanState
 from fencepost.kernel.read import Look
 from fencepost.ports.journal import Cursor
-from fencepost.services.means import Means, attempt_lock, estimated_now_us, verify_lock, worker_lock
+from fencepost.services.means import Means, attempt_lock, estimated_now_us, finish_lock, verify_lock, worker_lock
+from fencepost.services.verifications import Verifications
 
 PAGE = 64
 BLOCKED_PAGE = 256  # orders blocked on budget that are examined in one look
@@ -41,6 +44,7 @@ class Upkeep:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._blocked = Blocked()
+        self._verifications = Verifications(means)
 
     @property
     def unfinished(self) -> bool:
@@ -93,6 +97,9 @@ class Upkeep:
                     ended[name] = attempt
                 if attempt is None or _is_needed(look, attempt, now_us, keep_us):
                     keep.append(name)
+        for name in among:
+            if name in ended:
+                self._tell_runs(ended[name])
         removed = len(self._means.workspaces.sweep(among=among, keep=keep).removed) if among else 0
         for name in locks:
             match = _ATTEMPT_LOCK.fullmatch(name)
@@ -101,6 +108,27 @@ class Upkeep:
             if (match and match[1] in ended) or _WORKER_LOCK.fullmatch(name):
                 removed += self._means.locks.remove_if_free(name)
         return removed
+
+    def _tell_runs(self, attempt: AttemptState) -> None:
+        """What a verifier took that came to no verdict before its order ended stands in the note of its folders alone:
+        it is told, and charged as what comes late is, before they go. Raises StorageError."""
+        if not attempt.result or attempt.verification_seq:
+            return
+        locks = self._means.locks
+        if any(locks.is_held(finish_lock(attempt.attempt, late=late)) for late in (False, True)):
+            return  # one runs still, and its worker tells
+        runs = self._verifications.read(attempt)
+        if not runs.used_us:
+            return
+        with self._means.kernel.reader.look() as look:
+            hold = look.find(attempt.hold, HoldState)
+        if hold is not None and verifier_receipt(attempt) in hold.receipts:
+            return
+        duration_us = min(runs.used_us, self._means.kernel.limits.duration_max_us)
+        command = RecordVerification(
+            attempt=attempt.attempt, result=attempt.result, outcome="error", duration_us=duration_us
+        )
+        self._means.issue("verifier", command)
 
     def _end_what_is_left(self, attempt: AttemptState, lock: str, now_us: int) -> None:
         """An ended attempt whose lock is held still has somebody. A worker that lives ends its tree by itself, and has

@@ -263,6 +263,11 @@ def time_receipt(attempt: AttemptState) -> str:
     return f"{KERNEL}:{attempt.attempt}:time"
 
 
+def verifier_receipt(attempt: AttemptState) -> str:
+    """Name of that for what its verifier took where nobody waited for the verdict any more."""
+    return f"{KERNEL}:{attempt.attempt}:verifier"
+
+
 def time_used(attempt: AttemptState, duration_us: int) -> Usage:
     """That receipt, where the supervisor tells of an end without a result."""
     return Usage(receipt=f"{attempt.attempt}:time", provider=KERNEL, amounts={TIME: duration_us})

@@ -278,7 +278,7 @@ def _verified_late(batch: Batch, attempt: AttemptState, command: RecordVerificat
     detail = {"subject": attempt.attempt, "state": attempt.state, "needed": "result_reported"}
     refusal = Refusal(code="attempt_state", field="/attempt", detail=detail)
     hold = ending.hold_of(batch, attempt)
-    receipt = f"{ending.KERNEL}:{attempt.attempt}:verifier"
+    receipt = ending.verifier_receipt(attempt)
     if hold.state != "settled" or receipt in hold.receipts or not command.duration_us:
         return refusal
     if len(hold.receipts) >= batch.given.limits.receipts_per_hold_max:
