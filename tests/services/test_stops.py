@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from fencepost.core.commands import CancelOrder
-from fencepost.core.records.attempt import AttemptStopped
+from fencepost.core.records.attempt import AttemptStopped, AttemptYielded
 from fencepost.core.state import AttemptState
 from fencepost.ports.errors import StorageFull
 from fencepost.services.results import HIDDEN
@@ -146,3 +147,27 @@ def test_attempt_show_tells_of_a_stop_line_by_line(world: World) -> None:
     document = json.loads(command(world, "attempt", "show", "a", "--json"))
     assert document["evidence"]["stop"]["reason"] == "keeper_lost"
     assert document["records"]["stop"] is not None and document["records"]["yield"] is None
+
+
+@pytest.mark.parametrize("how", ["yields", "drained"])
+def test_what_a_full_disk_did_not_take_is_told_of_one_that_yields_or_is_stopped_too(world: World, how: str) -> None:
+    """As of a result: how much was printed, though nothing of it is kept."""
+    script = "import fencepost as fp, time; print('said', flush=True); attempt = fp.attempt(); attempt.checkpoint(1)"
+    then = "attempt.wait(after='1h')" if how == "yields" else f"open('{world.log}', 'a').write('on'); time.sleep(60)"
+    plan = world.submit(draft("a", sys.executable, "-c", f"{script}; {then}"))
+    worker = world.app.worker(jobs=1)
+    world.workers.append(worker)
+    object.__setattr__(worker._means, "read_log", lambda path: (0, b""))
+    worker.start()
+    if how == "yields":
+        world.until_state(plan, "a", "waiting")
+    else:
+        world.until(world.log.exists)
+    worker.stop()
+    [attempt] = world.attempts(plan, "a")
+    with world.app.kernel.reader.look() as look:
+        kind = AttemptYielded if how == "yields" else AttemptStopped
+        body = look.body(attempt.yielded_seq or attempt.stopped_seq, kind)
+    assert body.stdout is not None
+    assert (body.stdout.bytes_total, body.stdout.bytes_kept) == (5, 0)
+    world.check(settled=False)

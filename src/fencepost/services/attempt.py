@@ -192,8 +192,9 @@ class Attempts:
             told = outcome_in(self._means.workspaces.read_left(space, OUTCOME, bytes_max=OUTCOME_BYTES_MAX))
         if run.wish is not None:
             kept_as = task.spec.classification
-            run.stdout, _ = log_ref(self._means, space.logs / "stdout", kept_as, run.token)
-            run.stderr, _ = log_ref(self._means, space.logs / "stderr", kept_as, run.token)
+            out, err = run.ended.stdout.bytes_total, run.ended.stderr.bytes_total
+            run.stdout, _ = log_ref(self._means, space.logs / "stdout", kept_as, run.token, written_bytes=out)
+            run.stderr, _ = log_ref(self._means, space.logs / "stderr", kept_as, run.token, written_bytes=err)
         # A callable that heard of it may end before it is ordered to.
         heeded = told is not None and told.outcome == "stopped" and bool(lease.stopping or lease.lost)
         # Whoever loses the supervisor of its program has not failed: nobody knows what it would have done.
@@ -333,7 +334,7 @@ class Attempts:
                 self._means.insist(told, self._patience_us(lease))
             return
         reason, seen = stopped_for(lease.lost, ended)
-        stdout, stderr, unkept = printed(self._means, task.spec, run.space, run.token)
+        stdout, stderr, unkept = printed(self._means, task.spec, run.space, run.token, ended)
         note = "\n".join(part for part in (seen, *unkept) if part)
         command = ReportStopped(
             attempt=lease.attempt,

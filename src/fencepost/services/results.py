@@ -53,16 +53,18 @@ def log_ref(
 
 
 def printed(
-    means: Means, spec: WorkOrderSpec, space: Workspace | None, token: str
+    means: Means, spec: WorkOrderSpec, space: Workspace | None, token: str, ended: Ended | None
 ) -> tuple[LogRef | None, LogRef | None, list[str]]:
     """What a stopped program printed, as far as that can be kept, and why something cannot: no stop waits for it."""
     refs: list[LogRef | None] = []
     unkept: list[str] = []
     for stream in ("stdout", "stderr"):
         ref, problem = None, ""
+        written_bytes = 0 if ended is None else (ended.stdout if stream == "stdout" else ended.stderr).bytes_total
         try:
             if space is not None:
-                ref, problem = log_ref(means, space.logs / stream, spec.classification, token)
+                path = space.logs / stream
+                ref, problem = log_ref(means, path, spec.classification, token, written_bytes=written_bytes)
         except StorageError as error:
             problem = f"{stream} was not kept: {error.message}"
         refs.append(ref)
