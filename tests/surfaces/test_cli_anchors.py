@@ -16,6 +16,7 @@ import pytest
 from fencepost.app import App
 from fencepost.core.limits import FIRST_VALUES
 from fencepost.surfaces.cli.anchors import anchor_finding
+from fencepost.surfaces.cli.command_pages import PAGES
 from tests.surfaces.cli_run_world import ONE, WAIT_S, Repo, ended, interrupt, make_repo
 
 PLAN = """
@@ -86,6 +87,11 @@ def restored(repo: Repo) -> Path:
     return repo.user / "newest"
 
 
+def exits_told(words: list[str]) -> tuple[int, ...]:
+    """The exit codes that the help of a command names."""
+    return (PAGES.get(" ".join(words[:2])) or PAGES[words[0]]).exits
+
+
 def refused(repo: Repo, words: list[str]) -> tuple[int, Any]:
     done = repo.call(*words, "--json")
     return done.returncode, json.loads(done.stderr.splitlines()[-1])["error"]
@@ -98,6 +104,7 @@ def test_lifecycle_17_a_store_that_is_older_than_what_was_signed_takes_no_comman
     for name, words in WRITING.items():
         code, error = refused(repo, words)
         assert (code, error["code"]) == (8, "journal_not_as_signed"), name
+        assert code in exits_told(words), name
         assert "restored from one" in error["message"] and "nothing is started" in error["message"]
         assert "put its newest copy back" in error["next"]
     for words in READING:
@@ -130,6 +137,7 @@ def test_lifecycle_17_a_copy_of_a_home_that_stands_takes_no_command(repo: Repo) 
     for name, words in {**WRITING, "scope": ANOTHER_SCOPE}.items():
         code, error = refused(copy, words)
         assert (code, error["code"]) == (5, "home_is_copy"), name
+        assert code in exits_told(words), name
         assert str(repo.folder / ".fencepost") in error["message"] and str(repo.folder) in error["next"]
     for words in READING:
         assert copy.call(*words).returncode == 0, words
@@ -137,6 +145,13 @@ def test_lifecycle_17_a_copy_of_a_home_that_stands_takes_no_command(repo: Repo) 
     assert ledger["level"] == "warn" and str(repo.folder / ".fencepost") in ledger["message"]
     assert repo.call("run", "plan.toml", "--again").returncode == 0
     assert found(repo, "ledger")["level"] == "ok"
+
+
+def test_a_worker_of_a_scope_that_is_not_open_says_so_with_an_exit_code_of_its_help(repo: Repo) -> None:
+    words = [*WRITING["worker"], "--scope", "other"]
+    code, error = refused(repo, words)
+    assert (code, error["code"]) == (3, "scope_not_open")
+    assert code in exits_told(words)
 
 
 def test_a_home_that_was_moved_or_whose_original_was_given_up_goes_on(repo: Repo) -> None:

@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from fencepost.adapters.artifacts.schema_child import DOCUMENT_CPU_S_MAX, LENGTH, LENGTHS, RESULT_CPU_S_MAX
+from fencepost.adapters.artifacts.schema_child import DOCUMENT_CPU_S_MAX, LENGTH, LENGTHS, PROCESS_CPU_S_MAX
 from fencepost.ports.checks import Check
 from fencepost.ports.errors import StorageUnavailable
 
 ANSWER_S_MAX: Final = 120.0
 """How long one check may take by the wall, whatever its process does: many times its limit of processor time."""
-ENDED_MAX: Final = RESULT_CPU_S_MAX // DOCUMENT_CPU_S_MAX
+ENDED_MAX: Final = PROCESS_CPU_S_MAX // DOCUMENT_CPU_S_MAX
 """So many documents of one result may each use up a process; nothing is checked after them."""
 LOOK_S: Final = 0.25  # between looks whether the answer is still wanted
 TRIES_MAX: Final = 2

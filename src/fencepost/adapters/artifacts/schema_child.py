@@ -20,7 +20,9 @@ from typing import Final
 from fencepost.adapters.artifacts.schema import check_schema
 
 DOCUMENT_CPU_S_MAX: Final = 10
-RESULT_CPU_S_MAX: Final = 60  # of all documents of one result together
+PROCESS_CPU_S_MAX: Final = 60
+"""Of all documents that one process checks. Each that is ended is followed by one that begins at nothing, at most
+`schema_checks.ENDED_MAX` times in one result, which so may take that many times as long in all."""
 MEMORY_BYTES_MAX: Final = 2**30
 LINE_CHARACTERS_MAX: Final = 1_000  # of one problem, which may stand behind a long pointer
 LENGTHS: Final = struct.Struct(">QQ")  # of a document and of its schema, which follow
@@ -45,8 +47,8 @@ def serve(link: socket.socket) -> None:
 
 def _problems(document: bytes, schema: bytes) -> list[str]:
     used_s = math.ceil(time.process_time())
-    if used_s >= RESULT_CPU_S_MAX:
-        return [f"not checked: the checks of this result have taken {RESULT_CPU_S_MAX}s of processor time"]
+    if used_s >= PROCESS_CPU_S_MAX:
+        return [f"not checked: the checks of this result have taken {PROCESS_CPU_S_MAX}s of processor time"]
     # What passes the soft limit is ended by SIGXCPU, which says why.
     _limit(resource.RLIMIT_CPU, used_s + DOCUMENT_CPU_S_MAX)
     try:

@@ -27,12 +27,14 @@ def _page(*examples: tuple[str, str], exits: tuple[int, ...] = (0, 3), more: str
 
 
 _INSIDE: Final = (0, 1, 2, 5)
+_BINDING: Final = (0, 3, 4, 5, 8)
+"""Of what records: also where the store is a copy (5) or older than what was signed of it (8)."""
 
 PAGES: Final[Mapping[str, Page]] = {
     "init": _page(
         ("fencepost init", "at the git root, else in this folder"),
         ("fencepost init --scope team", "opens one more scope in the same store"),
-        exits=(0, 4),
+        exits=(0, 4, 5),
         more="`run` and `plan submit` do so by themselves; one more scope of a store is opened by this command alone.",
     ),
     "run": _page(
@@ -46,7 +48,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "plan submit": _page(
         ("fencepost plan submit plan.toml", "for a worker that runs elsewhere"),
         ("fencepost plan submit plan.toml --new", "beside an open plan of that name"),
-        exits=(0, 2, 4, 5),
+        exits=(0, 2, 4, 5, 8),
     ),
     "plan show": _page(
         ("fencepost plan show", "the newest open plan"), ("fencepost plan show nightly --json", "as one document")
@@ -54,7 +56,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "plan list": _page(("fencepost plan list --limit 10", "the ten newest")),
     "plan cancel": _page(
         ("fencepost plan cancel nightly --note 'wrong branch'", "stops what runs, cancels what waits"),
-        exits=(0, 3, 4, 5),
+        exits=_BINDING,
     ),
     "plan diff": _page(("fencepost plan diff plan.toml", "the file against the plan of its name"), exits=(0, 3, 5)),
     "order list": _page(
@@ -86,16 +88,14 @@ PAGES: Final[Mapping[str, Page]] = {
         ("fencepost order answer tests yes", "the text yes"),
         ("fencepost order answer tests no --anyway", "also where the order ends with it, for want of budget"),
         ("fencepost order answer nightly/tests 3 --command-key release-7", "repeated, it is one answer"),
-        exits=(0, 2, 3, 4, 5),
+        exits=(0, 2, 3, 4, 5, 8),
     ),
-    "order cancel": _page(
-        ("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=(0, 3, 4, 5)
-    ),
+    "order cancel": _page(("fencepost order cancel nightly/tests", "in any state that is not an end"), exits=_BINDING),
     "order retry": _page(
         ("fencepost order retry tests", "makes a backoff due, or submits a replacement"),
         ("fencepost order retry tests --with-dependents", "with what ended because of it"),
         ("fencepost order retry tests --from-start", "without what earlier attempts saved"),
-        exits=(0, 3, 4, 5),
+        exits=_BINDING,
     ),
     "attempt list": _page(("fencepost attempt list tests", "what was tried, the first one first")),
     "attempt show": _page(("fencepost attempt show tests --attempt 1", "the whole evidence of one attempt")),
@@ -145,7 +145,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "budget set": _page(
         ("fencepost budget set nightly --attempts 40 --time 2h", "raises two ceilings of a plan"),
         ("fencepost budget set scope --money USD:25", "what the whole scope may cost"),
-        exits=(0, 2, 3, 4, 5),
+        exits=(0, 2, 3, 4, 5, 8),
     ),
     "clock show": _page(("fencepost clock show", "recorded time, its sources, how far it is behind UTC")),
     "journal verify": _page(
@@ -168,7 +168,7 @@ PAGES: Final[Mapping[str, Page]] = {
     "worker start": _page(
         ("fencepost worker start", "until a signal comes"),
         ("fencepost worker start --until-idle --jobs 2", "until nothing is left that it can move"),
-        exits=(0, 4),
+        exits=_BINDING,
     ),
     "doctor": _page(
         ("fencepost doctor", "host, source tree and home"),
