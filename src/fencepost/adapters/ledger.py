@@ -138,7 +138,7 @@ class FileLedger:
         """
         if self._home is None:
             return False
-        marked = _marked(self._home / _MARK)
+        marked = _lines(self._home / _MARK)
         if len(marked) > 1:
             return scope.encode() in marked[1:]
         own = _place_of(_line_of_home(self._home))
@@ -146,7 +146,7 @@ class FileLedger:
 
     def _mark(self, path: Path, place: Path, scope: str) -> None:
         """Write down that a scope has been signed for. Only under the lock."""
-        marked = _marked(path)
+        marked = _lines(path)
         if scope.encode() in marked[1:]:
             return
         known = [*marked[1:], scope.encode()]
@@ -178,7 +178,7 @@ class FileLedger:
         return next(iter(self.other_homes()), None)
 
     def _known_homes(self) -> list[bytes]:
-        return [line for place in self._places for line in _homes(place / _HOMES)]
+        return [line for place in self._places for line in _lines(place / _HOMES)]
 
     def verify(self, public_key: bytes) -> LedgerVerdict:
         checked = 0
@@ -236,16 +236,13 @@ def _line_of_home(home: Path) -> bytes:
     return f"{status.st_dev}:{status.st_ino} ".encode() + os.fsencode(os.path.abspath(home))
 
 
-def _marked(path: Path) -> list[bytes]:
-    """The lines of a home's mark: where it first signed, then the scopes; nothing where there is none."""
-    return _homes(path)
-
-
 def _place_of(line: bytes) -> bytes:
     return line.partition(b" ")[0]
 
 
-def _homes(path: Path) -> list[bytes]:
+def _lines(path: Path) -> list[bytes]:
+    """What is not empty of the homes of a ledger, or of a home's mark: where it first signed, then the scopes; nothing
+    where there is none."""
     try:
         return [line for line in path.read_bytes().split(b"\n") if line]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -255,7 +252,7 @@ def _homes(path: Path) -> list[bytes]:
 def _note_home(path: Path, home: Path) -> None:
     """Keep the home's line, the last ones of a store that was moved or copied often. Only under the lock."""
     line = _line_of_home(home)
-    known = _homes(path)
+    known = _lines(path)
     if line not in known and b"\n" not in line:
         place_file(path, b"\n".join([*known[-HOMES_KEPT + 1 :], line]) + b"\n")
 

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from fencepost.surfaces.cli.mute import STDERR, STDOUT, mute
+
 NOUNS: Final[dict[str, str]] = {
     "init": "make a home here: .fencepost with store, keys and folders",
     "run": "check a plan, submit it, and work until everything has ended",
@@ -77,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        _mute_stdout()  # whoever read has read enough
+        mute(STDOUT)  # whoever read has read enough
         return EXIT_WELL
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -216,15 +218,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _mute_stdout() -> None:
-    """Whoever read our output has gone: what is left to print goes nowhere."""
-    _mute(1)
-
-
-def _mute(descriptor: int) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-
-
 def _failed(error: Exception, as_json: bool) -> int:
     """Tell what went wrong, in one form, and return the exit code that goes with it."""
     if os.environ.get(DEBUG) == "1":
@@ -236,7 +229,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     try:
         _print_error(documents, as_json)
     except OSError:
-        _mute(2)  # the exit code has to do
+        mute(STDERR)  # the exit code has to do
     return code
 
 
@@ -245,7 +238,7 @@ def _settle_stdout() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        _mute_stdout()
+        mute(STDOUT)
 
 
 def _described(error: Exception) -> tuple[int, list[dict[str, Any]]]:

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from fencepost.sdk.client import BLOB, PROVIDER_FIRST, Attempt
 from fencepost.sdk.wire import EXIT_UNEXPECTED, EXIT_USAGE, PAYLOAD_BYTES_MAX, Refused
+from fencepost.surfaces.cli.mute import STDERR, STDOUT, mute
 
 VERBS: Final = (
     "heartbeat",
@@ -93,19 +94,14 @@ def perform(verb: str, options: argparse.Namespace, *, as_json: bool) -> int:
     except Refused as refused:
         return _failed(refused.code, refused.message, refused.where, refused.next, refused.exit_code, as_json)
     except BrokenPipeError:
-        _mute(1)
+        mute(STDOUT)
         return 0
     except OSError as error:
         if receipt is not None or (verb in _PRINTING and error.errno in _UNWRITABLE and error.filename is None):
-            _mute(1)
+            mute(STDOUT)
             return _not_printed(verb, receipt, error, as_json)
         code, told = _file_trouble(error)
         return _failed(code, told, None, "name a file that can be used", EXIT_USAGE, as_json)
-
-
-def _mute(descriptor: int) -> None:
-    """What is left to print there goes nowhere, so that the interpreter does not try again when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _not_printed(verb: str, receipt: dict[str, Any] | None, error: OSError, as_json: bool) -> int:
@@ -150,7 +146,7 @@ def _failed(
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
     except OSError:
-        _mute(2)  # the exit code has to do
+        mute(STDERR)  # the exit code has to do
     return exit_code or EXIT_UNEXPECTED
 
 
