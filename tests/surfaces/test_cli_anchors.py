@@ -227,11 +227,15 @@ def alarms(repo: Repo, *scope: str) -> list[bool]:
 
 def test_a_scope_that_was_never_signed_is_no_alarm(repo: Repo) -> None:
     """An alarm that people learn to ignore is worse than none."""
+    for scope in ("two", "three"):
+        assert repo.call("init", "--scope", scope).returncode == 0
     for _ in range(2):
-        assert "anchors:" not in repo.call("run", "plan.toml", "--again", "--scope", "two").stdout
-    assert repo.call("init", "--scope", "three").returncode == 0
+        done = repo.call("run", "plan.toml", "--again", "--scope", "two")
+        assert done.returncode == 0 and "anchors:" not in done.stdout
     shutil.rmtree(repo.user / ".local")
-    assert "anchors:" not in repo.call("run", "plan.toml", "--scope", "four").stdout
+    assert repo.call("init", "--scope", "four").returncode == 0
+    done = repo.call("run", "plan.toml", "--scope", "four")
+    assert done.returncode == 0 and "anchors:" not in done.stdout
     told = repo.call("run", "plan.toml", "--again", "--scope", "two").stdout
     assert "none of this store is left" in told, "this one was signed"
     assert (repo.folder / ".fencepost/anchored").read_text().splitlines()[1:] == ["default", "two", "three", "four"]
