@@ -48,28 +48,19 @@ def test_case_35_two_workers_share_300_orders_each_run_once(tmp_path: Path) -> N
     check_journal(place)
 
 
-def _check_that_the_late_result_was_paid(records: list[dict[str, Any]]) -> None:
-    """What the late result says it used is booked on its own hold, once, and no less than it says."""
-    (late,) = [record for record in records if record["kind"] == "late_record" and record["body"]["what"] == "result"]
-    usages = late["body"]["facts"]["usage"]
-    used_us = sum(usage["amounts"]["time_us"] for usage in usages)
+def _check_that_the_late_end_was_paid(records: list[dict[str, Any]]) -> None:
+    """The time that the stopped worker's supervisor measured is charged on that attempt's own hold, which has ended."""
+    (late,) = [record for record in records if record["kind"] == "late_record" and record["body"]["what"] == "stop"]
+    used_us = late["body"]["duration_us"]
     assert used_us > 0
     (hold,) = [hold for hold in holds_of(records) if hold.attempt == late["subject"]]
-    booked = [
-        receipt
-        for record in records
-        if record["kind"] in ("hold_adjusted", "hold_settled")
-        for receipt in record["body"].get("receipts", ())
-        if any(receipt.endswith(f":{usage['receipt']}") for usage in usages)
-    ]
-    assert len(booked) == len(usages), "the late result's receipts are booked, each once"
     assert hold.charged["time_us"] >= used_us, "what the stopped worker used is charged"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_case_20_a_worker_stopped_past_its_lease_changes_nothing_and_is_paid(tmp_path: Path) -> None:
-    """SIGSTOP past the lease, SIGCONT later: its tree ended before the lease did, its late result is kept and refused
+    """SIGSTOP past the lease, SIGCONT later: its tree ended before the lease did, its late end is kept and refused
     as stale, its time is charged, and the order is done once, by the other worker."""
     place = Place(tmp_path)
     beats = tmp_path / "beats.log"
@@ -107,7 +98,7 @@ echo end-$FENCEPOST_FENCE >> '{place.log}'
         _wait_for(
             lambda: any(record["kind"] == "late_record" for record in place.records()),
             30,
-            "the late result was not kept",
+            "the late end was not kept",
         )
     finally:
         for worker in (first, second):
@@ -119,7 +110,7 @@ echo end-$FENCEPOST_FENCE >> '{place.log}'
     late = [record["body"] for record in records if record["kind"] == "late_record"]
     assert {body["disposition"] for body in late} == {"rejected_stale"}
     assert [entry for entry in place.executions() if entry.startswith("end-")] == ["end-2"]
-    _check_that_the_late_result_was_paid(records)
+    _check_that_the_late_end_was_paid(records)
     order = place.document("order", "show", "stopped/slow")
     assert order["state"] == "applied"
     assert order["charged"]["attempts"] == 2

@@ -302,6 +302,13 @@ def test_without_a_descriptor_left_those_inside_are_served(door: Opened) -> None
     assert door.faults == []
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder on a path that leaves room for the name of a socket, whatever names the tests' own folders have."""
+    with tempfile.TemporaryDirectory(prefix="fp-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @contextmanager
 def few_descriptors(more: int) -> Iterator[None]:
     """A process that may open only so many more."""
@@ -636,24 +643,24 @@ def test_w5_slow_requests_hold_up_no_quick_ones(door: Opened) -> None:
     assert len(door.clerk.order) == most + 1
 
 
-def test_a_folder_goes_with_the_last_socket_in_it(tmp_path: Path) -> None:
-    above = tmp_path / "fencepost-0"
+def test_a_folder_goes_with_the_last_socket_in_it(short_path: Path) -> None:
+    above = short_path / "fencepost-0"
     sockets = [bound_socket([above / "0123456789ab"]) for _ in range(2)]
     for left, (listener, path) in zip((1, 0), sockets, strict=True):
         listener.close()
         remove_socket(path)
         assert above.exists() == bool(left)
-    assert tmp_path.exists()
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "store.db").touch()
-    listener, path = bound_socket([tmp_path / "home" / "run"])
+    assert short_path.exists()
+    (short_path / "home").mkdir()
+    (short_path / "home" / "store.db").touch()
+    listener, path = bound_socket([short_path / "home" / "run"])
     listener.close()
     remove_socket(path)
-    assert [each.name for each in (tmp_path / "home").iterdir()] == ["store.db"]
+    assert [each.name for each in (short_path / "home").iterdir()] == ["store.db"]
 
 
-def test_what_dead_workers_of_other_stores_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
-    above = tmp_path / "fencepost-0"
+def test_what_dead_workers_of_other_stores_left_is_swept_by_the_next_one(short_path: Path) -> None:
+    above = short_path / "fencepost-0"
     dead, _ = bound_socket([above / "000000000000"])
     dead.close()
     living, address = bound_socket([above / "111111111111"])
@@ -684,8 +691,8 @@ def test_nothing_is_looked_for_beside_the_folder_of_a_home(tmp_path: Path) -> No
     remove_socket(path)
 
 
-def test_a_folder_that_goes_at_the_same_moment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "fencepost-0" / "0123456789ab"
+def test_a_folder_that_goes_at_the_same_moment_is_made_again(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = short_path / "fencepost-0" / "0123456789ab"
     listening = place._listening
     gone = []
 

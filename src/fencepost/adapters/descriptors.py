@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from typing import Final
@@ -18,6 +19,8 @@ def free_descriptors() -> int | None:
     for place in _PLACES:
         try:
             return max(limit - len(os.listdir(place)) + 1, 0)  # the list has the folder itself, which is closed again
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                return 0  # there is not even one to look with
             continue
     return None

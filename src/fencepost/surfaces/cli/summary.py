@@ -16,7 +16,8 @@ from fencepost.core.state import Account, AttemptState, OrderState, PlanState
 from fencepost.core.views import order_document
 from fencepost.kernel.read import Look
 from fencepost.kernel.replay import projection_digest
-from fencepost.surfaces.cli.accounts import refused_of, title_of
+from fencepost.surfaces.cli.accounts import refused_of
+from fencepost.surfaces.cli.context import is_one_of_several
 from fencepost.surfaces.cli.order_attempts import tries_text
 from fencepost.surfaces.cli.order_failure import failure_lines, left_out_lines, note_lines, wait_lines, wait_step
 from fencepost.surfaces.cli.order_why import because_lines, budget_lines, budget_of
@@ -87,11 +88,13 @@ def report(look: Look, plan: PlanState, outcome: str, *, gone: Set[str] = frozen
     levels: dict[str, Mapping[str, int]] = {}
     budgets_left, causes_left = BUDGETS_SHOWN_MAX, ORDERS_SHOWN_MAX
     file = plan_file(look, plan.plan)
+    by_id = is_one_of_several(look, plan)
     for order in orders:
         attempt = attempts.get(order.attempt) if order.attempt else None
         facts = look.facts(order.result_seq) if order.result_seq else None
         known = attempt if isinstance(attempt, AttemptState) else None
-        details, following = _helps(look, plan, order, known, file, budgets_left)
+        name = order.order if by_id or order.replaced_by is not None else f"{plan.name}/{order.task}"
+        details, following = _helps(look, plan, order, known, file, name, budgets_left)
         budgets_left -= _lacks_budget(order)
         if order.state == "dependency_failed" and causes_left > 0:
             details, causes_left = because_lines(look, order), causes_left - 1
@@ -228,15 +231,20 @@ def _entry(finding: Finding) -> Entry:
 
 
 def _helps(
-    look: Look, plan: PlanState, order: OrderState, attempt: AttemptState | None, file: str, budgets_left: int
+    look: Look,
+    plan: PlanState,
+    order: OrderState,
+    attempt: AttemptState | None,
+    file: str,
+    name: str,
+    budgets_left: int,
 ) -> tuple[tuple[str, ...], str]:
-    """What is known of an order that was not applied, and what helps it on.
+    """What is known of an order that was not applied, and what helps it on; `name` is how it may be named.
 
     Where that depends on other orders, `why` names them.
     """
     if order.state == "applied":
         return (), ""
-    name = title_of(look, order)
     if (waits := wait_step(look, order)) is not None:
         return tuple(wait_lines(look, order)), waits
     row = WAITS_AND_ENDS.get(order.reason)
