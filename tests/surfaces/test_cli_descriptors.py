@@ -52,7 +52,7 @@ def at_most(descriptors: int) -> partial[None]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the open files of a process are counted in /proc")
 def test_w5_a_worker_with_few_descriptors_answers_all_its_programs(repo: Repo) -> None:
-    done = repo.call("run", "plan.toml", "--jobs", "4", "--json", preexec_fn=at_most(64))
+    done = repo.call("run", "plan.toml", "--jobs", "4", "--json", preexec_fn=at_most(68))
     assert done.returncode == 0, done.stderr
     orders = json.loads(done.stdout)["orders"]
     assert [(order["state"], order["charged"]["attempts"], order["charged"]["calls"]) for order in orders] == [

@@ -24,6 +24,7 @@ from fencepost.adapters.executors.log_writer import LogWriter
 
 TYPE_CHECKING = False  # that of `typing`, without loading it
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 STOP_LEAD_US = 3_000_000
@@ -59,6 +60,16 @@ def main(control_descriptor: int, lock_descriptor: int) -> None:
     for message in messages[1:]:
         keeper.obey(message)
     keeper.run()
+
+
+TOKEN_BYTES_LEAST = 16
+"""What is shorter is no token of an attempt, and stands in ordinary text."""
+
+
+def _token(environment: Mapping[str, str]) -> bytes:
+    """What no log may hold."""
+    token = os.fsencode(environment.get("FENCEPOST_TOKEN", ""))
+    return token if len(token) >= TOKEN_BYTES_LEAST else b""
 
 
 class Keeper:
@@ -137,7 +148,7 @@ class Keeper:
                 path,
                 head_max=self._job["log_head_bytes"],
                 tail_max=self._job["log_tail_bytes"],
-                secret=os.fsencode(self._job["environment"].get("FENCEPOST_TOKEN", "")),
+                secret=_token(self._job["environment"]),
             )
             read, write = os.pipe()
             os.set_blocking(read, False)

@@ -29,8 +29,6 @@ OFFSET_DIGITS = 16
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
-SECRET_BYTES_LEAST = 16
-
 
 class _Segment:
     """One file of the tail: the stream from `offset` on, `size` bytes of it so far."""
@@ -45,9 +43,9 @@ class LogWriter:
     """One stream of one attempt."""
 
     def __init__(self, path: str, *, head_max: int, tail_max: int, secret: bytes = b"") -> None:
-        """`secret` is what no file is to hold. What is shorter than a token could be is none: ordinary text has it."""
+        """`secret` is what no file is to hold; empty for nothing."""
         folder, self._name = os.path.split(path)
-        self._secret = secret if len(secret) >= SECRET_BYTES_LEAST else b""
+        self._secret = secret
         self._held = b""  # the end of what was written, while it may be the beginning of the secret
         self._head_max = head_max
         self._tail_max = tail_max
